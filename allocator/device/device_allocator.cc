@@ -1,0 +1,269 @@
+#include "allocator/device/device_allocator.h"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless {
+namespace {
+
+// PyTorch's kSmallSize: blocks up to this size are counted in the small pool.
+constexpr std::uint64_t kSmallPoolBytes = MiB;
+// Larger requests cannot be meant: they pass what 32-bit units reach.
+constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
+
+}  // namespace
+
+DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
+                                 const DeviceProperties& properties, const Options& options)
+    : driver_(driver),
+      device_(device),
+      properties_(properties),
+      heap_(driver, device, properties, options) {}
+
+DeviceAllocator::~DeviceAllocator() {
+  if (live_.size() == 0) (void)heap_.release_all();
+}
+
+Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address) {
+  if (bytes == 0) {
+    address = 0;
+    return Status::ok;
+  }
+  const std::scoped_lock lock(lock_);
+  if (bytes > kMostBytes) {
+    ++statistics_.ooms;
+    last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
+    return Status::out_of_memory;
+  }
+  const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
+  const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
+  const Owner owner = heap_.streams().number_of(stream);
+  const std::uint64_t peak = std::max(
+      static_cast<std::uint64_t>(statistics_.peak_allocated_bytes()),
+      static_cast<std::uint64_t>(statistics_.allocated_bytes()) + rounded);
+  const DeviceHeap::Placed placed = heap_.place(units, owner, peak);
+  if (placed.status != Status::ok) {
+    if (placed.status == Status::out_of_memory) ++statistics_.ooms;
+    last_failure_ = describe_failure(bytes, owner, placed.status);
+    note_memory();
+    return placed.status;
+  }
+  Block& block = heap_.blocks()[placed.block];
+  block.owner = owner;
+  block.extra = static_cast<std::uint32_t>(rounded - bytes);
+  block.small = rounded <= kSmallPoolBytes;
+  live_.insert(placed.address, placed.block);
+  statistics_.on_alloc(block.small, static_cast<std::int64_t>(rounded),
+                       static_cast<std::int64_t>(bytes));
+  note_memory();
+  address = placed.address;
+  return Status::ok;
+}
+
+Status DeviceAllocator::free(DeviceAddress address) {
+  if (address == 0) return Status::ok;
+  const std::scoped_lock lock(lock_);
+  const BlockId id =
+      live_.take(address, [&](BlockId block) { return heap_.address_of(block) == address; });
+  if (id == 0) return Status::invalid_argument;
+  const Block& block = heap_.blocks()[id];
+  const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
+  statistics_.on_free(block.small, bytes, bytes - block.extra);
+  heap_.free(id, block.owner);
+  note_memory();
+  return Status::ok;
+}
+
+void DeviceAllocator::note_memory() {
+  statistics_.set_holes(heap_.home().hole_count(),
+                        static_cast<std::int64_t>(heap_.home().free_units() * kUnitBytes));
+  const auto reserved = static_cast<std::int64_t>(heap_.reserved_bytes());
+  statistics_.set_reserved(reserved);
+  statistics_.set_segments((reserved != 0 ? 1 : 0) + heap_.windows().count());
+}
+
+std::string DeviceAllocator::describe_failure(std::uint64_t bytes, Owner owner,
+                                              Status status) const {
+  std::string text = "asked for " + format_bytes(bytes) + " on device " + std::to_string(device_);
+  if (status == Status::driver_error) {
+    return text + "; the driver failed with " + to_string(heap_.last_driver_status());
+  }
+  text += "; " + format_bytes(static_cast<std::uint64_t>(statistics_.allocated_bytes())) +
+          " allocated, " + format_bytes(heap_.reserved_bytes()) + " reserved";
+  if (heap_.limit_bytes() != UINT64_MAX) {
+    text += " (limit " + format_bytes(heap_.limit_bytes()) + ")";
+  }
+  return text + ", of which " + format_bytes(heap_.home().free_units() * kUnitBytes) +
+         " free; the largest request that would fit without new memory is " +
+         format_bytes(heap_.largest_request(owner) * kUnitBytes);
+}
+
+std::optional<std::uint64_t> DeviceAllocator::size_of(DeviceAddress address) const {
+  const std::scoped_lock lock(lock_);
+  const BlockId id =
+      live_.find(address, [&](BlockId block) { return heap_.address_of(block) == address; });
+  if (id == 0) return {};
+  return heap_.blocks()[id].size * kUnitBytes;
+}
+
+Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
+  const std::scoped_lock lock(lock_);
+  const Status status = heap_.trim(keep_bytes);
+  ++statistics_.syncs;
+  note_memory();
+  return status;
+}
+
+void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
+  const std::scoped_lock lock(lock_);
+  heap_.set_limit_bytes(bytes);
+}
+
+std::uint64_t DeviceAllocator::limit_bytes() const {
+  const std::scoped_lock lock(lock_);
+  return heap_.limit_bytes();
+}
+
+DeviceStatistics DeviceAllocator::read_statistics() const {
+  DeviceStatistics statistics = statistics_.read();
+  statistics.num_device_alloc = static_cast<std::int64_t>(heap_.pages_created());
+  statistics.num_device_free = static_cast<std::int64_t>(heap_.pages_released());
+  statistics.num_alloc_retries = static_cast<std::int64_t>(heap_.counters().retries);
+  return statistics;
+}
+
+DeviceStatistics DeviceAllocator::statistics() const {
+  const std::scoped_lock lock(lock_);
+  return read_statistics();
+}
+
+void DeviceAllocator::reset_peak_statistics() {
+  const std::scoped_lock lock(lock_);
+  statistics_.reset_peak();
+}
+
+void DeviceAllocator::reset_accumulated_statistics() {
+  const std::scoped_lock lock(lock_);
+  statistics_.reset_accumulated();
+}
+
+std::string DeviceAllocator::last_failure() const {
+  const std::scoped_lock lock(lock_);
+  return last_failure_;
+}
+
+HeapCounters DeviceAllocator::counters() const {
+  const std::scoped_lock lock(lock_);
+  return heap_.counters();
+}
+
+HeapReport DeviceAllocator::report() const {
+  const std::scoped_lock lock(lock_);
+  HeapReport report;
+  report.device = device_;
+  report.device_name = properties_.name;
+  report.total_bytes = properties_.total_bytes;
+  report.limit_bytes = heap_.limit_bytes();
+  report.page_bytes = heap_.page_bytes();
+  report.statistics = read_statistics();
+  report.counters = heap_.counters();
+  const StreamLedger& streams = heap_.streams();
+  const auto stream_of = [&](Owner owner) {
+    return owner == kAnyone ? StreamHandle{0} : streams.handle_of(owner);
+  };
+  heap_.home().for_each([&](BlockId, const Block& block) {
+    if (block.state == BlockState::absent) return;
+    BlockReport piece;
+    piece.address = heap_.home_address(block.begin);
+    piece.bytes = block.size * kUnitBytes;
+    piece.stream = stream_of(block.owner);
+    if (block.state == BlockState::live) {
+      piece.kind = BlockReport::Kind::live;
+      piece.requested_bytes = piece.bytes - block.extra;
+    } else if (block.state == BlockState::lent) {
+      piece.kind = BlockReport::Kind::lent;
+    } else {
+      piece.any_stream = block.owner == kAnyone;
+    }
+    report.home.push_back(piece);
+  });
+  live_.for_each([&](BlockId id) {
+    const Block& block = heap_.blocks()[id];
+    if (block.state != BlockState::window) return;
+    const std::uint64_t bytes = block.size * kUnitBytes;
+    report.window_blocks.push_back(
+        {heap_.address_of(id), bytes, bytes - block.extra, stream_of(block.owner)});
+  });
+  std::sort(report.window_blocks.begin(), report.window_blocks.end(),
+            [](const auto& a, const auto& b) { return a.address < b.address; });
+  report.windows = heap_.windows().count();
+  report.window_mapped_bytes = heap_.windows().mapped_pages() * heap_.page_bytes();
+  for (const BlockReport& piece : report.home) {
+    if (piece.kind != BlockReport::Kind::hole) continue;
+    const std::uint64_t page = report.page_bytes;
+    const DeviceAddress begin = align_up(piece.address, page);
+    const DeviceAddress end = align_down(piece.address + piece.bytes, page);
+    if (end > begin) report.free_page_bytes += end - begin;
+  }
+  return report;
+}
+
+void DeviceAllocator::validate() const {
+  const std::scoped_lock lock(lock_);
+  heap_.validate();
+  const auto check = [](bool holds, const char* rule) {
+    if (!holds) throw std::logic_error(std::string("device allocator: ") + rule);
+  };
+  std::uint64_t lent_units = 0;
+  std::uint64_t live_units = 0;
+  std::size_t live_blocks = 0;
+  heap_.home().for_each([&](BlockId, const Block& block) {
+    if (block.state == BlockState::lent) lent_units += block.size;
+    if (block.state == BlockState::live) {
+      live_units += block.size;
+      ++live_blocks;
+    }
+  });
+  std::uint64_t window_units = 0;
+  std::uint64_t requested = 0;
+  std::size_t window_blocks = 0;
+  live_.for_each([&](BlockId id) {
+    const Block& block = heap_.blocks()[id];
+    requested += block.size * kUnitBytes - block.extra;
+    check(block.state == BlockState::live || block.state == BlockState::window,
+          "a live address leads to no live block");
+    if (block.state != BlockState::window) return;
+    ++window_blocks;
+    window_units += block.size;
+    std::vector<UnitRange> lent;
+    for (BlockId next = block.link_next; next != 0; next = heap_.blocks()[next].link_next) {
+      check(heap_.blocks()[next].state == BlockState::lent, "a window block's page is not lent");
+      lent.push_back({heap_.blocks()[next].begin, heap_.blocks()[next].size});
+    }
+    const auto expected = heap_.windows().home_ranges({block.prev, block.begin, block.size});
+    check(lent.size() == expected.size(), "a window block does not own its pages");
+    for (std::size_t i = 0; i < lent.size(); ++i) {
+      check(lent[i].begin == expected[i].begin && lent[i].size == expected[i].size,
+            "a window block owns other pages than it lies on");
+    }
+  });
+  check(live_.size() == live_blocks + window_blocks, "a live block nobody can free");
+  check(lent_units == window_units, "pages are lent to nobody");
+  const DeviceStatistics statistics = read_statistics();
+  const auto units_now = static_cast<std::int64_t>((live_units + window_units) * kUnitBytes);
+  check(statistics.allocated_bytes.all.current == units_now, "allocated bytes do not add up");
+  check(statistics.requested_bytes.all.current == static_cast<std::int64_t>(requested),
+        "requested bytes do not add up");
+  check(statistics.allocation.all.current == static_cast<std::int64_t>(live_.size()),
+        "the number of allocations is wrong");
+  const auto free_now = static_cast<std::int64_t>(heap_.home().free_units() * kUnitBytes);
+  const auto present =
+      static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes());
+  check(present == units_now + free_now, "present memory is neither live nor free");
+  check(statistics.reserved_bytes.all.current >= present, "reserved is less than what is present");
+}
+
+}  // namespace gapless

@@ -1,0 +1,111 @@
+// DeviceAllocator: one device's memory, for any thread.
+//
+//   alloc(bytes, stream) -> lock -> DeviceHeap::place -> live table -> statistics -> address
+//   free(address)        -> lock -> live table -> DeviceHeap::free -> statistics
+//
+// A block freed may be used again at once by work on the stream it was allocated on, since that
+// work runs after all earlier work of the stream; another stream gets it once an event recorded
+// after the free has completed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/base/spin_lock.h"
+#include "allocator/base/status.h"
+#include "allocator/device/device_heap.h"
+#include "allocator/device/options.h"
+#include "allocator/device/statistics.h"
+#include "allocator/heap/live_table.h"
+
+namespace gapless {
+
+/// A piece of the heap as reports see it.
+struct BlockReport {
+  enum class Kind : std::uint8_t { live, hole, lent };
+  Kind kind = Kind::hole;
+  DeviceAddress address = 0;  // in the home
+  std::uint64_t bytes = 0;
+  std::uint64_t requested_bytes = 0;  // live
+  StreamHandle stream = 0;            // live: allocated on; hole: freed on
+  bool any_stream = false;            // hole: every stream may use it
+};
+
+/// A live block in a window.
+struct WindowBlockReport {
+  DeviceAddress address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t requested_bytes = 0;
+  StreamHandle stream = 0;
+};
+
+/// All of a device's memory at one moment.
+struct HeapReport {
+  DeviceIndex device = 0;
+  std::string device_name;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t page_bytes = 0;
+  DeviceStatistics statistics;
+  HeapCounters counters;
+  std::vector<BlockReport> home;  // by address; absent memory is left out
+  std::vector<WindowBlockReport> window_blocks;
+  std::uint32_t windows = 0;
+  std::uint64_t window_mapped_bytes = 0;
+  std::uint64_t free_page_bytes = 0;  // in wholly free pages
+};
+
+class DeviceAllocator {
+ public:
+  /// `driver` must outlive this. Makes no driver call until memory is asked for.
+  DeviceAllocator(Driver& driver, DeviceIndex device, const DeviceProperties& properties,
+                  const Options& options);
+  DeviceAllocator(const DeviceAllocator&) = delete;
+  DeviceAllocator& operator=(const DeviceAllocator&) = delete;
+  /// Gives everything back to the driver if nothing is live.
+  ~DeviceAllocator();
+
+  /// At least `bytes` bytes, aligned to 512, for work on `stream`. 0 bytes give address 0.
+  Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
+  /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
+  Status free(DeviceAddress address);
+
+  /// Bytes behind the address alloc gave; nothing for any other.
+  [[nodiscard]] std::optional<std::uint64_t> size_of(DeviceAddress address) const;
+
+  /// Returns wholly free pages to the driver until at most `keep_bytes` are reserved.
+  Status trim(std::uint64_t keep_bytes = 0);
+  /// Reserves no more than that from now on; what is reserved already stays.
+  void set_limit_bytes(std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t limit_bytes() const;
+
+  [[nodiscard]] DeviceStatistics statistics() const;
+  void reset_peak_statistics();
+  void reset_accumulated_statistics();
+  [[nodiscard]] HeapReport report() const;
+  /// Why the last request failed, in words; empty where none did.
+  [[nodiscard]] std::string last_failure() const;
+  [[nodiscard]] HeapCounters counters() const;
+
+  /// Throws std::logic_error saying which rule of docs/design.md is broken, if any is. O(heap).
+  void validate() const;
+
+ private:
+  [[nodiscard]] DeviceStatistics read_statistics() const;
+  void note_memory();
+  std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;
+
+  mutable SpinLock lock_;
+  Driver& driver_;
+  DeviceIndex device_;
+  DeviceProperties properties_;
+  DeviceHeap heap_;
+  LiveTable live_;
+  StatisticsKeeper statistics_;
+  std::string last_failure_;
+};
+
+}  // namespace gapless

@@ -1,0 +1,217 @@
+#include "allocator/device/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless {
+namespace {
+
+// --- text of values ----------------------------------------------------------------------------
+
+std::string text_of(std::uint64_t value, OptionType type) {
+  if (type == OptionType::bytes) {
+    if (value == UINT64_MAX) return "unlimited";
+    for (const auto& [unit, name] : {std::pair{GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}) {
+      if (value != 0 && value % unit == 0) return std::to_string(value / unit) + name;
+    }
+  }
+  return std::to_string(value);
+}
+std::string text_of(double value, OptionType /*type*/) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+std::string text_of(bool value, OptionType /*type*/) { return value ? "true" : "false"; }
+
+// --- values of text ----------------------------------------------------------------------------
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  return result;
+}
+
+bool read_value(std::string_view text, OptionType type, std::uint64_t& value, std::string& cause) {
+  if (type == OptionType::bytes) {
+    if (lower(text) == "unlimited") {
+      value = UINT64_MAX;
+      return true;
+    }
+    const auto bytes = parse_bytes(text);
+    if (!bytes || *bytes == 0) {
+      cause = "expected a size such as 2MiB or 14.5GiB";
+      return false;
+    }
+    value = *bytes;
+    return true;
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return true;
+  cause = "expected a whole number";
+  return false;
+}
+
+bool read_value(std::string_view text, OptionType /*type*/, double& value, std::string& cause) {
+  if (text.ends_with('%')) text.remove_suffix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value <= 1000) {
+    return true;
+  }
+  cause = "expected a percentage such as 1 or 2.5";
+  return false;
+}
+
+bool read_value(std::string_view text, OptionType /*type*/, bool& value, std::string& cause) {
+  const std::string word = lower(text);
+  if (word == "true" || word == "1" || word == "on" || word == "yes") {
+    value = true;
+  } else if (word == "false" || word == "0" || word == "off" || word == "no") {
+    value = false;
+  } else {
+    cause = "expected true or false";
+    return false;
+  }
+  return true;
+}
+
+// Limits beyond what the type says.
+bool check_value(const Options& options, std::string_view name, std::string& cause) {
+  if (name == "page_size" && (options.page_size < 64 * KiB || options.page_size > GiB ||
+                              (options.page_size & (options.page_size - 1)) != 0)) {
+    cause = "expected a power of two from 64KiB to 1GiB";
+    return false;
+  }
+  return true;
+}
+
+// Edits that turn one word into the other.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view nearest_option(std::string_view name) {
+  std::string_view best;
+  std::size_t least = SIZE_MAX;
+  for (const OptionFacts& facts : option_table()) {
+    const std::size_t edits = distance(lower(name), facts.name);
+    if (edits < least) {
+      least = edits;
+      best = facts.name;
+    }
+  }
+  return best;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+std::span<const OptionFacts> option_table() {
+  static const Options defaults;
+  static const OptionFacts table[] = {
+#define GAPLESS_FACTS(type, name, value, help) \
+  {#name, OptionType::type, text_of(defaults.name, OptionType::type), help},
+      GAPLESS_OPTIONS(GAPLESS_FACTS)
+#undef GAPLESS_FACTS
+  };
+  return table;
+}
+
+bool set_option(Options& options, std::string_view name, std::string_view value,
+                std::string& error) {
+  Options changed = options;
+  std::string cause;
+  bool known = false;
+  bool good = false;
+#define GAPLESS_SET(type, key, standard, help)                                             \
+  if (name == #key) {                                                                      \
+    known = true;                                                                          \
+    good = read_value(value, OptionType::type, changed.key, cause);                        \
+  }
+  GAPLESS_OPTIONS(GAPLESS_SET)
+#undef GAPLESS_SET
+  if (!known) {
+    error = "unknown option \"" + std::string(name) + "\"; the nearest known one is \"" +
+            std::string(nearest_option(name)) + "\"";
+    return false;
+  }
+  if (!good || !check_value(changed, name, cause)) {
+    error = "option " + std::string(name) + ": \"" + std::string(value) + "\": " + cause;
+    return false;
+  }
+  options = changed;
+  return true;
+}
+
+Options parse_options(std::string_view text, std::vector<std::string>& warnings) {
+  Options options;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = trimmed(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (item.empty()) continue;
+    const std::size_t colon = item.find(':');
+    if (colon == std::string_view::npos) {
+      warnings.push_back("\"" + std::string(item) + "\" is not of the form key:value");
+      continue;
+    }
+    std::string error;
+    if (!set_option(options, trimmed(item.substr(0, colon)), trimmed(item.substr(colon + 1)),
+                    error)) {
+      warnings.push_back(error);
+    }
+  }
+  return options;
+}
+
+Options options_from_environment() {
+  const char* text = std::getenv("GAPLESS_CONF");
+  if (text == nullptr) return {};
+  std::vector<std::string> warnings;
+  Options options = parse_options(text, warnings);
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::scoped_lock lock(mutex);
+  for (const std::string& warning : warnings) {
+    if (said.insert(warning).second) {
+      std::fprintf(stderr, "gapless: GAPLESS_CONF: %s\n", warning.c_str());
+    }
+  }
+  return options;
+}
+
+std::string option_text(const Options& options, std::string_view name) {
+#define GAPLESS_TEXT(type, key, standard, help) \
+  if (name == #key) return text_of(options.key, OptionType::type);
+  GAPLESS_OPTIONS(GAPLESS_TEXT)
+#undef GAPLESS_TEXT
+  return {};
+}
+
+}  // namespace gapless

@@ -1,0 +1,73 @@
+// The options of gapless: one table, from which the structure, the environment parser, `--help` and
+// docs/options.md are made.
+//
+//   GAPLESS_CONF="page_size:8MiB,limit:14GiB"        keys and values of the table below
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gapless {
+
+//   X(type, name, default, help)     types: bytes, percent, flag, count
+#define GAPLESS_OPTIONS(X)                                                                         \
+  X(bytes, page_size, 2 * 1024 * 1024,                                                             \
+    "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
+  X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \
+  X(percent, slack, 0.9,                                                                           \
+    "grow rather than make a window while reserved stays within this much above peak allocated")   \
+  X(percent, peace, 2.8,                                                                           \
+    "the same for programs that never repeat, earned page by page with the windows they make")     \
+  X(count, peace_pages, 64, "pages put into new windows that earn one page of growth; 0: never")   \
+  X(count, window_factor, 2, "pages mapped in windows, at most this many times the pages there are") \
+  X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments")   \
+  X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
+  X(flag, vmm, true, "use virtual memory management where the device has it")
+
+enum class OptionType : std::uint8_t { bytes, percent, flag, count };
+
+/// One value for each option, by name.
+struct Options {
+#define GAPLESS_MEMBER_bytes(name, value) std::uint64_t name = value;
+#define GAPLESS_MEMBER_percent(name, value) double name = value;
+#define GAPLESS_MEMBER_flag(name, value) bool name = value;
+#define GAPLESS_MEMBER_count(name, value) std::uint64_t name = value;
+#define GAPLESS_MEMBER(type, name, value, help) GAPLESS_MEMBER_##type(name, value)
+  GAPLESS_OPTIONS(GAPLESS_MEMBER)
+#undef GAPLESS_MEMBER
+#undef GAPLESS_MEMBER_bytes
+#undef GAPLESS_MEMBER_percent
+#undef GAPLESS_MEMBER_flag
+#undef GAPLESS_MEMBER_count
+};
+
+struct OptionFacts {
+  std::string_view name;
+  OptionType type;
+  std::string default_text;
+  std::string_view help;
+};
+
+/// Every option, in the table's order.
+std::span<const OptionFacts> option_table();
+
+/// Sets one option from text. False, with the cause in `error`, where the name or the value is
+/// wrong; an unknown name brings the nearest known one. `options` changes only on success.
+bool set_option(Options& options, std::string_view name, std::string_view value,
+                std::string& error);
+
+/// Reads "key:value,key:value". What is wrong is left out and described in `warnings`, one text
+/// for each; the rest is taken.
+Options parse_options(std::string_view text, std::vector<std::string>& warnings);
+
+/// The options of GAPLESS_CONF, read anew at each call. Each warning is written to standard error
+/// once in the life of the process.
+Options options_from_environment();
+
+/// The value as set_option would read it.
+std::string option_text(const Options& options, std::string_view name);
+
+}  // namespace gapless

@@ -1,0 +1,135 @@
+// Driver: the calls gapless makes to a GPU, and what each may rely on and must leave behind.
+//
+// Physical memory and addresses are apart (CUDA's virtual memory management):
+//
+//   mem_create        handle 7  [ 2 MiB of device memory ]   no address yet
+//   address_reserve   0x7f..    [ . . . . . . . . . . . . ]   no memory yet
+//   mem_map           0x7f..    [ 7 . . . . . . . . . . . ]   one handle may be mapped many times
+//   mem_set_access    0x7f..    [ 7 ]  kernels of the device may now touch it
+//
+// There are three kinds of Driver: CudaDriver (the real one), simgpu::SimDriver (a simulated GPU),
+// and decorators around another Driver (counting, failing on purpose).
+//
+// Rules for all calls:
+// - They return a status and never throw. A call that does not return ok changed nothing.
+// - Results are written to the out-parameter only on ok.
+// - They may be called from any thread.
+// - Work given to a stream runs in order; nothing here waits for the device except the calls that
+//   is_host_sync() names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "allocator/driver/status.h"
+
+namespace gapless {
+
+using DeviceIndex = std::int32_t;
+/// A device address as an integer.
+using DeviceAddress = std::uint64_t;
+/// Physical memory made by mem_create; 0 is none.
+using MemHandle = std::uint64_t;
+/// A stream as CUDA's own pointer value; 0 is the default stream.
+using StreamHandle = std::uint64_t;
+/// An event; 0 is none.
+using EventHandle = std::uint64_t;
+
+struct DeviceProperties {
+  std::string name;
+  std::uint64_t total_bytes = 0;
+  /// Virtual memory management: address_reserve to mem_set_access work.
+  bool has_vmm = false;
+  /// The least size and alignment of mem_create, mem_map and address_reserve; 0 without VMM.
+  std::uint64_t granularity_bytes = 0;
+  std::int32_t compute_major = 0;
+  std::int32_t compute_minor = 0;
+};
+
+struct MemInfo {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+class Driver {
+ public:
+  Driver() = default;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  virtual ~Driver() = default;
+
+  // --- devices ---------------------------------------------------------------------------------
+
+  virtual DriverStatus device_count(std::int32_t& count) = 0;
+  virtual DriverStatus device_properties(DeviceIndex device, DeviceProperties& properties) = 0;
+  /// What is free on the device now, other processes' use included.
+  virtual DriverStatus mem_info(DeviceIndex device, MemInfo& info) = 0;
+
+  // --- physical memory and addresses -----------------------------------------------------------
+
+  /// pre: bytes > 0 and a multiple of the granularity. post: bytes of device memory are charged.
+  /// out_of_memory where the device has not that much left.
+  virtual DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) = 0;
+  /// The caller gives its hold up. The memory itself goes when its last mapping goes.
+  virtual DriverStatus mem_release(MemHandle handle) = 0;
+
+  /// pre: bytes > 0, a multiple of the granularity; alignment 0 or a power of two.
+  /// post: [address, address + bytes) belongs to the caller and holds no memory.
+  virtual DriverStatus address_reserve(std::uint64_t bytes, std::uint64_t alignment,
+                                       DeviceAddress& address) = 0;
+  /// pre: exactly one reservation, nothing mapped in it.
+  virtual DriverStatus address_free(DeviceAddress address, std::uint64_t bytes) = 0;
+
+  /// Maps the whole handle, of `bytes` bytes, at `address`.
+  /// pre: inside a reservation, aligned to the granularity, nothing mapped there.
+  /// post: mapped, not accessible yet.
+  virtual DriverStatus mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) = 0;
+  /// pre: the range is made of whole mappings, and no work in flight touches it through these
+  /// addresses. post: the range is reserved and empty.
+  virtual DriverStatus mem_unmap(DeviceAddress address, std::uint64_t bytes) = 0;
+  /// Read and write access for `device` over a range that is mapped without a gap.
+  virtual DriverStatus mem_set_access(DeviceAddress address, std::uint64_t bytes,
+                                      DeviceIndex device) = 0;
+
+  // --- plain allocation, where there is no VMM -------------------------------------------------
+
+  /// Mapped, accessible memory aligned to 512 B or better.
+  virtual DriverStatus mem_alloc(DeviceIndex device, std::uint64_t bytes,
+                                 DeviceAddress& address) = 0;
+  /// Waits for the device's work first.
+  virtual DriverStatus mem_free(DeviceIndex device, DeviceAddress address) = 0;
+
+  // --- streams and events ----------------------------------------------------------------------
+
+  virtual DriverStatus stream_create(DeviceIndex device, StreamHandle& stream) = 0;
+  virtual DriverStatus stream_destroy(DeviceIndex device, StreamHandle stream) = 0;
+  virtual DriverStatus stream_synchronize(DeviceIndex device, StreamHandle stream) = 0;
+  /// Later work of the stream starts after the event's work; the host does not wait.
+  virtual DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream,
+                                         EventHandle event) = 0;
+  virtual DriverStatus device_synchronize(DeviceIndex device) = 0;
+
+  /// Without timing.
+  virtual DriverStatus event_create(DeviceIndex device, EventHandle& event) = 0;
+  virtual DriverStatus event_destroy(DeviceIndex device, EventHandle event) = 0;
+  /// The event now stands for all work that the stream has been given so far.
+  virtual DriverStatus event_record(DeviceIndex device, EventHandle event,
+                                    StreamHandle stream) = 0;
+  /// ok where the event's work is done (or it was never recorded), not_ready where it is not.
+  virtual DriverStatus event_query(DeviceIndex device, EventHandle event) = 0;
+  virtual DriverStatus event_synchronize(DeviceIndex device, EventHandle event) = 0;
+
+  // --- contents (checks, saving to host memory) ------------------------------------------------
+
+  /// `count` 32-bit words from `address` on become `value`, in stream order.
+  virtual DriverStatus memset_d32(DeviceIndex device, DeviceAddress address, std::uint32_t value,
+                                  std::uint64_t count, StreamHandle stream) = 0;
+  /// In stream order; the copy is done when the call returns.
+  virtual DriverStatus copy_to_device(DeviceIndex device, DeviceAddress target, const void* source,
+                                      std::uint64_t bytes, StreamHandle stream) = 0;
+  /// After the stream's earlier work; the copy is done when the call returns.
+  virtual DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
+                                    std::uint64_t bytes, StreamHandle stream) = 0;
+};
+
+}  // namespace gapless

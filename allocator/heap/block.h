@@ -1,0 +1,105 @@
+// Block records: one per piece of the heap, in host memory, 32 bytes each.
+//
+//   home  | live 3 | hole 5      | live 7 | lent 4 | absent ...        (sizes in units of 512 B)
+//           ^prev    ^ a block    ^next
+//
+// Blocks of the home tile it: each knows its neighbours by address. A window block (an allocation
+// that lives in a window) is no neighbour of anything; it owns a chain of lent blocks in the home,
+// which keep its pages from being used twice. Records are named by index and recycled, so that a
+// program in its stride touches the same few cache lines over and over.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace gapless {
+
+inline constexpr std::uint64_t kUnitBytes = 512;
+
+/// Offsets and lengths in the heap, in units of 512 B: 32 bits reach 2 TiB.
+using Unit = std::uint32_t;
+/// The number of a page, counted from the home's begin.
+using PageId = std::uint32_t;
+/// Names a block record; 0 is none.
+using BlockId = std::uint32_t;
+/// Who may use a hole without waiting: 0 everyone, else a stream's number (stream/).
+using Owner = std::uint16_t;
+inline constexpr Owner kAnyone = 0;
+
+enum class BlockState : std::uint8_t {
+  unused,   // the record itself is free
+  absent,   // no physical memory here
+  hole,     // free memory
+  live,     // an allocation in the home
+  lent,     // used through a window, by the window block that `link_next` chains lead from
+  window,   // an allocation in a window: begin = first lent unit's offset, size = its units
+};
+
+struct Block {
+  Unit begin = 0;
+  Unit size = 0;
+  BlockId prev = 0;  // neighbours by address; a window block: window number and place in it
+  BlockId next = 0;
+  BlockId link_prev = 0;  // hole: its bin's list. lent: unused
+  BlockId link_next = 0;  // hole: its bin's list. lent: the next lent block. window: the first one
+  std::uint32_t extra = 0;  // live, window: units * 512 - requested bytes. hole: epoch of its free
+  Owner owner = kAnyone;    // hole: who may use it. live, window: the stream it was allocated on
+  BlockState state = BlockState::unused;
+  bool small = false;  // live, window: counted in PyTorch's small pool
+
+  [[nodiscard]] Unit end() const { return begin + size; }
+};
+static_assert(sizeof(Block) == 32);
+
+/// Records by index, recycled last in, first out. References stay valid.
+class BlockTable {
+ public:
+  BlockTable() { grow(); }
+
+  [[nodiscard]] Block& operator[](BlockId id) { return chunks_[id / kChunk][id % kChunk]; }
+  [[nodiscard]] const Block& operator[](BlockId id) const {
+    return chunks_[id / kChunk][id % kChunk];
+  }
+
+  /// A record in state `unused`; it is the caller's until recycle().
+  BlockId make() {
+    if (free_ == 0) grow();
+    const BlockId id = free_;
+    Block& block = (*this)[id];
+    free_ = block.next;
+    block.next = 0;
+    ++used_;
+    return id;
+  }
+
+  void recycle(BlockId id) {
+    Block& block = (*this)[id];
+    block = Block{};
+    block.next = free_;
+    free_ = id;
+    --used_;
+  }
+
+  /// Records in use.
+  [[nodiscard]] std::uint32_t used() const { return used_; }
+
+ private:
+  static constexpr std::uint32_t kChunk = 4096;
+
+  void grow() {
+    const auto base = static_cast<BlockId>(chunks_.size() * kChunk);
+    chunks_.push_back(std::make_unique<Block[]>(kChunk));
+    for (std::uint32_t i = kChunk; i-- > 0;) {
+      if (base + i == 0) continue;  // 0 names no block
+      chunks_.back()[i].next = free_;
+      free_ = base + i;
+    }
+  }
+
+  std::vector<std::unique_ptr<Block[]>> chunks_;
+  BlockId free_ = 0;
+  std::uint32_t used_ = 0;
+};
+
+}  // namespace gapless

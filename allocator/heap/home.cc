@@ -1,0 +1,468 @@
+#include "allocator/heap/home.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace gapless {
+
+Home::Home(BlockTable& blocks, Unit page_units, PageId max_pages)
+    : blocks_(blocks),
+      page_units_(page_units),
+      max_pages_(max_pages),
+      present_(max_pages),
+      starts_(std::size_t{max_pages} + 1, 0),
+      suffix_(std::size_t{max_pages} + 1, 0) {
+  if (std::uint64_t{page_units} * max_pages > UINT32_MAX) {
+    throw std::invalid_argument("the home is larger than 2 TiB");
+  }
+  make_holes_of(kAnyone);
+  first_ = blocks_.make();
+  Block& all = blocks_[first_];
+  all.begin = 0;
+  all.size = page_units * max_pages;
+  all.state = BlockState::absent;
+  absent_.push_back(first_);
+}
+
+Home::Holes& Home::make_holes_of(Owner owner) {
+  if (owner >= holes_.size()) holes_.resize(std::size_t{owner} + 1);
+  if (!holes_[owner]) holes_[owner] = std::make_unique<Holes>(blocks_, max_pages_);
+  return *holes_[owner];
+}
+
+// --- filing ------------------------------------------------------------------------------------
+
+void Home::file(BlockId id) {
+  const Block& hole = blocks_[id];
+  Holes& holes = make_holes_of(hole.owner);
+  holes.bins.insert(id);
+  holes.units += hole.size;
+  const PageId boundary = page_up(hole.begin);
+  const Unit at = boundary * page_units_;
+  if (hole.end() > at) starts_[boundary] = id;
+  if (hole.begin < at && hole.end() >= at) suffix_[boundary] = id;
+}
+
+void Home::unfile(BlockId id) {
+  const Block& hole = blocks_[id];
+  Holes& holes = *holes_[hole.owner];
+  holes.bins.remove(id);
+  holes.units -= hole.size;
+  const PageId boundary = page_up(hole.begin);
+  if (starts_[boundary] == id) starts_[boundary] = 0;
+  if (suffix_[boundary] == id) suffix_[boundary] = 0;
+}
+
+void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
+  const PageId begin = std::max(page_up(hole.begin), page_down(within.begin));
+  const PageId end = std::min(page_down(hole.end()), page_up(within.begin + within.size));
+  if (begin >= end) return;
+  Bitmap& pages = holes_[hole.owner]->pages;
+  if (free) {
+    pages.set_range(begin, end);
+  } else {
+    pages.clear_range(begin, end);
+  }
+}
+
+BlockId Home::insert_after(BlockId before, UnitRange range, BlockState state) {
+  const BlockId id = blocks_.make();
+  Block& block = blocks_[id];
+  block.begin = range.begin;
+  block.size = range.size;
+  block.state = state;
+  block.prev = before;
+  block.next = blocks_[before].next;
+  blocks_[before].next = id;
+  if (block.next != 0) blocks_[block.next].prev = id;
+  return id;
+}
+
+BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
+  const BlockId id = blocks_.make();
+  Block& block = blocks_[id];
+  block.begin = range.begin;
+  block.size = range.size;
+  block.state = state;
+  block.next = after;
+  block.prev = blocks_[after].prev;
+  blocks_[after].prev = id;
+  if (block.prev != 0) {
+    blocks_[block.prev].next = id;
+  } else {
+    first_ = id;
+  }
+  return id;
+}
+
+// --- blocks ------------------------------------------------------------------------------------
+
+BlockId Home::best_fit(Unit size, Owner owner) const {
+  const Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+  const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
+  const BlockId common = holes_[kAnyone]->bins.best_fit(size);
+  if (mine == 0) return common;
+  if (common == 0) return mine;
+  const Block& a = blocks_[mine];
+  const Block& b = blocks_[common];
+  return a.size != b.size ? (a.size < b.size ? mine : common)
+                          : (a.begin < b.begin ? mine : common);
+}
+
+BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
+  Block& hole = blocks_[id];
+  const Unit hole_begin = hole.begin;
+  const Unit hole_end = hole.end();
+  const Unit range_end = range.begin + range.size;
+  mark_pages(hole, range, false);
+  unfile(id);
+  if (range_end < hole_end) {
+    BlockId rest = id;
+    BlockId cut = 0;
+    if (range.begin == hole_begin) {  // the usual case: the hole keeps its record
+      cut = insert_before(id, range, state);
+      hole.begin = range_end;
+      hole.size = hole_end - range_end;
+    } else {
+      hole.size = range.begin - hole_begin;
+      cut = insert_after(id, range, state);
+      rest = insert_after(cut, {range_end, hole_end - range_end}, BlockState::hole);
+      blocks_[rest].owner = hole.owner;
+      blocks_[rest].extra = hole.extra;
+      file(id);
+    }
+    file(rest);
+    return cut;
+  }
+  if (range.begin > hole_begin) {
+    hole.size = range.begin - hole_begin;
+    file(id);
+    return insert_after(id, range, state);
+  }
+  hole.state = state;
+  hole.extra = 0;
+  return id;
+}
+
+void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
+  Block& block = blocks_[id];
+  // Where bits of wholly free pages may have to be set.
+  UnitRange fresh{block.begin, block.size};
+  make_holes_of(owner);
+  block.state = BlockState::hole;
+  block.owner = owner;
+  block.extra = epoch;
+  block.link_prev = 0;
+  block.link_next = 0;
+  block.small = false;
+  // A neighbour that anyone may use becomes this owner's: the larger hole is worth more, and it
+  // comes back to everyone with the owner's next completed event.
+  const auto prepare = [&](BlockId neighbour) {
+    if (neighbour == 0 || blocks_[neighbour].state != BlockState::hole) return false;
+    Block& other = blocks_[neighbour];
+    const Block& self = blocks_[id];
+    if (other.owner != self.owner && other.owner != kAnyone && self.owner != kAnyone) return false;
+    const Owner merged = other.owner == kAnyone ? self.owner : other.owner;
+    if (other.owner != merged) {
+      mark_pages(other, {other.begin, other.size}, false);
+      const Unit begin = std::min(fresh.begin, other.begin);
+      fresh = {begin, std::max(fresh.begin + fresh.size, other.end()) - begin};
+    }
+    unfile(neighbour);
+    return true;
+  };
+  if (prepare(block.next)) join(id, block.next);
+  if (const BlockId prev = block.prev; prepare(prev)) {
+    join(prev, id);
+    id = prev;
+  }
+  file(id);
+  mark_pages(blocks_[id], fresh, true);
+}
+
+void Home::join(BlockId lower_id, BlockId upper_id) {
+  Block& lower = blocks_[lower_id];
+  const Block& upper = blocks_[upper_id];
+  if (lower.owner == kAnyone) lower.owner = upper.owner;
+  lower.extra = std::max(lower.extra, upper.extra);
+  lower.size += upper.size;
+  lower.next = upper.next;
+  if (lower.next != 0) blocks_[lower.next].prev = lower_id;
+  blocks_.recycle(upper_id);
+}
+
+// --- pages come and go -------------------------------------------------------------------------
+
+void Home::add_pages(PageRange pages, Owner owner, std::uint32_t epoch) {
+  const UnitRange range{pages.first * page_units_, pages.count * page_units_};
+  const auto holder =
+      std::find_if(absent_.begin(), absent_.end(), [&](BlockId id) {
+        const Block& block = blocks_[id];
+        return block.begin <= range.begin && range.begin + range.size <= block.end();
+      });
+  if (holder == absent_.end()) throw std::logic_error("home: these pages are present already");
+  const BlockId id = *holder;
+  Block& absent = blocks_[id];
+  const Unit end = absent.end();
+  const Unit range_end = range.begin + range.size;
+  BlockId added = id;
+  if (absent.begin < range.begin) {
+    absent.size = range.begin - absent.begin;
+    added = insert_after(id, range, BlockState::absent);
+    if (range_end < end) {
+      const BlockId rest = insert_after(added, {range_end, end - range_end}, BlockState::absent);
+      absent_.insert(holder + 1, rest);
+    }
+  } else if (range_end < end) {
+    added = insert_before(id, range, BlockState::absent);
+    absent.begin = range_end;
+    absent.size = end - range_end;
+  } else {
+    absent_.erase(holder);
+  }
+  present_.set_range(pages.first, pages.first + pages.count);
+  free(added, owner, epoch);
+}
+
+void Home::remove_pages(PageRange pages) {
+  const UnitRange range{pages.first * page_units_, pages.count * page_units_};
+  BlockId id = carve(hole_at(range.begin), range, BlockState::absent);
+  present_.clear_range(pages.first, pages.first + pages.count);
+  const auto place = std::lower_bound(
+      absent_.begin(), absent_.end(), range.begin,
+      [&](BlockId absent, Unit begin) { return blocks_[absent].begin < begin; });
+  absent_.insert(place, id);
+  // Absent neighbours become one.
+  for (std::size_t i = absent_.size(); i-- > 1;) {
+    if (blocks_[absent_[i - 1]].end() != blocks_[absent_[i]].begin) continue;
+    join(absent_[i - 1], absent_[i]);
+    absent_.erase(absent_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+std::optional<PageRange> Home::growth_for(Unit size, Owner owner, bool barrier) const {
+  std::optional<PageRange> best;
+  for (const BlockId id : absent_) {
+    const Block& absent = blocks_[id];
+    const PageId room = absent.size / page_units_;
+    PageRange candidate;
+    if (barrier) {
+      const bool low = absent.begin != 0;
+      const bool high = absent.end() != max_pages_ * page_units_;
+      const PageId need = page_up(size);
+      if (need + (low ? 1 : 0) + (high ? 1 : 0) > room) continue;
+      candidate = {absent.begin / page_units_ + (low ? 1 : 0), need};
+    } else {
+      Unit have = 0;
+      if (absent.prev != 0) {
+        const Block& below = blocks_[absent.prev];
+        if (below.state == BlockState::hole && usable(below, owner)) have = below.size;
+      }
+      PageId need = page_up(size > have ? size - have : 0);
+      if (need > room) continue;
+      candidate = {absent.begin / page_units_, std::max<PageId>(need, 1)};
+    }
+    if (!best || candidate.count < best->count) best = candidate;
+  }
+  return best;
+}
+
+std::optional<PageRange> Home::absent_run(PageId count) const {
+  if (absent_.empty()) return {};
+  const Block& absent = blocks_[absent_.front()];
+  return PageRange{absent.begin / page_units_, std::min(count, absent.size / page_units_)};
+}
+
+// --- owners ------------------------------------------------------------------------------------
+
+void Home::settle(Owner owner, std::uint32_t last) {
+  const Holes* own = holes_of(owner);
+  if (own == nullptr || owner == kAnyone) return;
+  std::vector<BlockId> done;
+  own->bins.for_each([&](BlockId id) {
+    if (blocks_[id].extra <= last) done.push_back(id);
+  });
+  for (const BlockId id : done) {
+    Block& hole = blocks_[id];
+    mark_pages(hole, {hole.begin, hole.size}, false);
+    unfile(id);
+    hole.owner = kAnyone;
+    hole.extra = 0;
+    file(id);
+    mark_pages(hole, {hole.begin, hole.size}, true);
+  }
+  // Neighbours that both belong to anyone now are one hole.
+  for (const BlockId id : done) {
+    if (blocks_[id].state == BlockState::hole) merge(id);
+  }
+}
+
+void Home::merge(BlockId id) {
+  const auto joins = [&](BlockId other) {
+    return other != 0 && blocks_[other].state == BlockState::hole &&
+           blocks_[other].owner == blocks_[id].owner;
+  };
+  while (joins(blocks_[id].prev)) id = blocks_[id].prev;
+  while (joins(blocks_[id].next)) {
+    const BlockId next = blocks_[id].next;
+    unfile(id);
+    unfile(next);
+    join(id, next);
+    file(id);
+  }
+  const Block& hole = blocks_[id];
+  mark_pages(hole, {hole.begin, hole.size}, true);
+}
+
+// --- the view by page --------------------------------------------------------------------------
+
+PageId Home::free_pages(Owner owner) const {
+  PageId count = pages_of(kAnyone).count();
+  const Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+  if (own != nullptr) count += own->pages.count();
+  return count;
+}
+
+std::vector<PageRange> Home::free_runs(Owner owner) const {
+  std::vector<PageRange> runs;
+  const auto collect = [&](const Bitmap& pages) {
+    for (PageId begin = pages.find_set(0); begin != Bitmap::npos;) {
+      const PageId end = pages.find_clear(begin);
+      runs.push_back({begin, end - begin});
+      begin = pages.find_set(end);
+    }
+  };
+  collect(pages_of(kAnyone));
+  if (const Holes* own = holes_of(owner); own != nullptr && owner != kAnyone) {
+    collect(own->pages);
+    std::sort(runs.begin(), runs.end(),
+              [](const PageRange& a, const PageRange& b) { return a.first < b.first; });
+  }
+  return runs;
+}
+
+Unit Home::free_suffix(PageId page, Owner owner) const {
+  const BlockId id = suffix_[page + 1];
+  if (id == 0 || !usable(blocks_[id], owner)) return 0;
+  return (page + 1) * page_units_ - blocks_[id].begin;
+}
+
+Unit Home::free_prefix(PageId page, Owner owner) const {
+  const Unit at = page * page_units_;
+  BlockId id = starts_[page];
+  if (id == 0 && page > 0) {
+    for (const auto& holes : holes_) {
+      if (!holes || !holes->pages.test(page - 1)) continue;
+      id = starts_[holes->pages.run_begin(page - 1)];
+      break;
+    }
+  }
+  if (id == 0) return 0;
+  const Block& hole = blocks_[id];
+  if (!usable(hole, owner) || hole.end() <= at || hole.end() >= at + page_units_) return 0;
+  return hole.end() - at;
+}
+
+BlockId Home::hole_at(Unit unit) const {
+  const PageId page = page_down(unit);
+  const auto contains = [&](BlockId id) {
+    return id != 0 && blocks_[id].begin <= unit && unit < blocks_[id].end();
+  };
+  for (const auto& holes : holes_) {
+    if (!holes || !holes->pages.test(page)) continue;
+    return starts_[holes->pages.run_begin(page)];
+  }
+  if (contains(suffix_[page + 1])) return suffix_[page + 1];
+  if (contains(starts_[page])) return starts_[page];
+  if (page > 0) {
+    for (const auto& holes : holes_) {
+      if (!holes || !holes->pages.test(page - 1)) continue;
+      const BlockId id = starts_[holes->pages.run_begin(page - 1)];
+      if (contains(id)) return id;
+    }
+  }
+  throw std::logic_error("home: no hole there");
+}
+
+// --- sums --------------------------------------------------------------------------------------
+
+std::uint64_t Home::free_units() const {
+  std::uint64_t units = 0;
+  for (const auto& holes : holes_) units += holes ? holes->units : 0;
+  return units;
+}
+
+std::uint32_t Home::hole_count() const {
+  std::uint32_t count = 0;
+  for (const auto& holes : holes_) count += holes ? holes->bins.count() : 0;
+  return count;
+}
+
+Unit Home::largest_hole(Owner owner) const {
+  const Holes* own = holes_of(owner);
+  return std::max(holes_[kAnyone]->bins.largest(), own != nullptr ? own->bins.largest() : 0);
+}
+
+void Home::validate() const {
+  const auto check = [](bool holds, const char* rule) {
+    if (!holds) throw std::logic_error(std::string("home: ") + rule);
+  };
+  std::vector<Bitmap> pages;
+  std::vector<std::uint64_t> units(holes_.size(), 0);
+  std::vector<std::uint32_t> counts(holes_.size(), 0);
+  for (std::size_t i = 0; i < holes_.size(); ++i) pages.emplace_back(max_pages_);
+  std::vector<BlockId> absent;
+  Bitmap present(max_pages_);
+  present.set_range(0, max_pages_);
+  Unit expected = 0;
+  BlockId before = 0;
+  for (BlockId id = first_; id != 0; id = blocks_[id].next) {
+    const Block& block = blocks_[id];
+    check(block.begin == expected && block.size > 0, "blocks do not tile");
+    check(block.prev == before, "a broken chain");
+    check(block.state != BlockState::unused && block.state != BlockState::window,
+          "a block that does not belong here");
+    if (block.state == BlockState::absent) {
+      absent.push_back(id);
+      check(block.begin % page_units_ == 0 && block.size % page_units_ == 0,
+            "absent memory is not whole pages");
+      present.clear_range(page_down(block.begin), page_down(block.end()));
+    }
+    if (block.state == BlockState::hole) {
+      check(block.owner < holes_.size() && holes_[block.owner], "an owner nobody knows");
+      units[block.owner] += block.size;
+      ++counts[block.owner];
+      if (page_up(block.begin) < page_down(block.end())) {
+        pages[block.owner].set_range(page_up(block.begin), page_down(block.end()));
+      }
+      const PageId boundary = page_up(block.begin);
+      const Unit at = boundary * page_units_;
+      if (block.end() > at) check(starts_[boundary] == id, "a hole missing at its boundary");
+      if (block.begin < at && block.end() >= at) check(suffix_[boundary] == id, "a lost suffix");
+      if (before != 0 && blocks_[before].state == BlockState::hole) {
+        check(blocks_[before].owner != block.owner,
+              "two neighbouring holes of one owner stay apart");
+      }
+    }
+    expected = block.end();
+    before = id;
+  }
+  check(expected == max_pages_ * page_units_, "blocks do not reach the end");
+  check(absent == absent_, "the list of absent blocks is wrong");
+  for (PageId page = 0; page < max_pages_; ++page) {
+    check(present.test(page) == present_.test(page), "a page is present and absent");
+  }
+  for (std::size_t owner = 0; owner < holes_.size(); ++owner) {
+    if (!holes_[owner]) continue;
+    holes_[owner]->bins.validate();
+    check(holes_[owner]->units == units[owner], "free units do not add up");
+    check(holes_[owner]->bins.count() == counts[owner], "a hole is not in its bins");
+    for (std::uint32_t word = 0; word < pages[owner].words(); ++word) {
+      check(pages[owner].word(word) == holes_[owner]->pages.word(word),
+            "the bits of wholly free pages are wrong");
+    }
+  }
+}
+
+}  // namespace gapless

@@ -1,0 +1,167 @@
+// Home: the one range in which every page of physical memory has its place.
+//
+//   page      0           1           2           3           4 (absent)
+//   blocks  | live | hole      | live | hole                 |  absent ...
+//             best fit, lowest first     \_ pages 2, 3: wholly free, may be lent to a window
+//
+// Sizes and offsets are in units of 512 B; nothing here knows an address or calls a driver. Blocks
+// tile the range; a free block is merged with its free neighbours at once. A hole has an owner, the
+// stream that freed it last: that stream may use it, others may when it belongs to anyone (stream/).
+// Two neighbouring holes stay apart only while they belong to two different streams.
+//
+// For the windows (windows.h) the home also answers by page: which pages are wholly free for an
+// owner, and how much of a page's begin (prefix) or end (suffix) is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "allocator/base/bitmap.h"
+#include "allocator/heap/block.h"
+#include "allocator/heap/size_bins.h"
+
+namespace gapless {
+
+struct PageRange {
+  PageId first = 0;
+  PageId count = 0;
+};
+
+struct UnitRange {
+  Unit begin = 0;
+  Unit size = 0;
+};
+
+class Home {
+ public:
+  /// Room for `max_pages` pages of `page_units` units each, all absent. max_pages * page_units must
+  /// fit 32 bits.
+  Home(BlockTable& blocks, Unit page_units, PageId max_pages);
+
+  [[nodiscard]] Unit page_units() const { return page_units_; }
+  [[nodiscard]] PageId max_pages() const { return max_pages_; }
+  [[nodiscard]] PageId present_pages() const { return present_.count(); }
+  [[nodiscard]] bool is_present(PageId page) const { return present_.test(page); }
+
+  // --- pages come and go -----------------------------------------------------------------------
+
+  /// Absent pages become free memory of `owner`, as if freed in `epoch`.
+  void add_pages(PageRange pages, Owner owner, std::uint32_t epoch);
+  /// Wholly free pages become absent.
+  void remove_pages(PageRange pages);
+  /// Where the fewest new pages would make a hole of `size` units for `owner`, at or below
+  /// `end_page`: absent pages beside a hole the owner may use. The lowest of equals; nothing where
+  /// there is no room. A barrier keeps one absent page to each side (memory that is not contiguous
+  /// with its neighbours).
+  [[nodiscard]] std::optional<PageRange> growth_for(Unit size, Owner owner, bool barrier) const;
+  /// The lowest absent pages, at most `count`, in one run.
+  [[nodiscard]] std::optional<PageRange> absent_run(PageId count) const;
+
+  // --- blocks ----------------------------------------------------------------------------------
+
+  /// The smallest hole of at least `size` units that `owner` may use, the lowest of these; or 0.
+  [[nodiscard]] BlockId best_fit(Unit size, Owner owner) const;
+  /// Cuts `range` out of a hole; the block that covers it now has that state.
+  BlockId carve(BlockId hole, UnitRange range, BlockState state);
+  /// A carved block becomes free memory of `owner`; merged with its neighbours.
+  void free(BlockId block, Owner owner, std::uint32_t epoch);
+
+  // --- owners ----------------------------------------------------------------------------------
+
+  /// Holes of `owner` freed in epoch `last` or before belong to anyone from now on.
+  void settle(Owner owner, std::uint32_t last);
+
+  // --- the view by page ------------------------------------------------------------------------
+
+  /// Whether all of the page is free for `owner`.
+  [[nodiscard]] bool is_free(PageId page, Owner owner) const {
+    return pages_of(kAnyone).test(page) || (owner != kAnyone && owned_page(page, owner));
+  }
+  /// How many pages are wholly free for `owner`.
+  [[nodiscard]] PageId free_pages(Owner owner) const;
+  /// The runs of wholly free pages, by address.
+  [[nodiscard]] std::vector<PageRange> free_runs(Owner owner) const;
+  /// Units free for `owner` at the end of a page that is not wholly free.
+  [[nodiscard]] Unit free_suffix(PageId page, Owner owner) const;
+  /// Units free for `owner` at the begin of a page that is not wholly free.
+  [[nodiscard]] Unit free_prefix(PageId page, Owner owner) const;
+  /// The hole that contains that unit, which must be free in a page touched by a page boundary's
+  /// hole (a wholly free page, a suffix or a prefix).
+  [[nodiscard]] BlockId hole_at(Unit unit) const;
+
+  // --- sums ------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::uint64_t free_units() const;
+  [[nodiscard]] std::uint32_t hole_count() const;
+  /// The largest hole that `owner` may use, in units.
+  [[nodiscard]] Unit largest_hole(Owner owner) const;
+
+  /// Calls f(id, block) for every block from the lowest to the highest address.
+  template <class F>
+  void for_each(F&& f) const {
+    for (BlockId id = first_; id != 0; id = blocks_[id].next) f(id, blocks_[id]);
+  }
+  /// Calls f(id) for every hole `owner` may use.
+  template <class F>
+  void for_each_hole(Owner owner, F&& f) const {
+    if (const Holes* own = holes_of(owner); own != nullptr) own->bins.for_each(f);
+    if (owner != kAnyone) holes_of(kAnyone)->bins.for_each(f);
+  }
+
+  /// Throws std::logic_error saying what is wrong, if anything is. O(blocks + pages).
+  void validate() const;
+
+ private:
+  // The holes of one owner.
+  struct Holes {
+    Holes(BlockTable& blocks, PageId max_pages) : bins(blocks), pages(max_pages) {}
+    SizeBins bins;
+    Bitmap pages;  // wholly free
+    std::uint64_t units = 0;
+  };
+
+  [[nodiscard]] const Holes* holes_of(Owner owner) const {
+    return owner < holes_.size() ? holes_[owner].get() : nullptr;
+  }
+  Holes& make_holes_of(Owner owner);
+  [[nodiscard]] const Bitmap& pages_of(Owner owner) const { return holes_[owner]->pages; }
+  [[nodiscard]] bool owned_page(PageId page, Owner owner) const {
+    const Holes* own = holes_of(owner);
+    return own != nullptr && own->pages.test(page);
+  }
+  [[nodiscard]] bool usable(const Block& hole, Owner owner) const {
+    return hole.owner == kAnyone || hole.owner == owner;
+  }
+  [[nodiscard]] PageId page_up(Unit unit) const {
+    return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) / page_units_);
+  }
+  [[nodiscard]] PageId page_down(Unit unit) const { return unit / page_units_; }
+
+  /// Files a hole in its owner's bins, and at the page boundaries it touches.
+  void file(BlockId hole);
+  void unfile(BlockId hole);
+  /// Sets or clears the bits of the wholly free pages of a hole that touch `within`.
+  void mark_pages(const Block& hole, UnitRange within, bool free);
+  /// Two neighbours become the lower one; neither is filed.
+  void join(BlockId lower, BlockId upper);
+  /// Merges a filed hole with its neighbours of the same owner.
+  void merge(BlockId hole);
+  BlockId insert_after(BlockId before, UnitRange range, BlockState state);
+  BlockId insert_before(BlockId after, UnitRange range, BlockState state);
+
+  BlockTable& blocks_;
+  Unit page_units_;
+  PageId max_pages_;
+  BlockId first_ = 0;
+  Bitmap present_;
+  std::vector<std::unique_ptr<Holes>> holes_;  // by owner
+  // For each page boundary: the hole whose first boundary it is, if the hole goes on past it
+  // (starts_), and the hole that begins inside the page below and reaches it (suffix_).
+  std::vector<BlockId> starts_;
+  std::vector<BlockId> suffix_;
+  // The absent blocks, by address.
+  std::vector<BlockId> absent_;
+};
+
+}  // namespace gapless

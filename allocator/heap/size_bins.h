@@ -1,0 +1,86 @@
+// Size bins: the holes of the heap by size, for best fit in a few instructions.
+//
+//   units   1  2 ... 32 | 33 34 ... 64 | 65-66 67-68 ... | 129-132 ...
+//   bin     0  1     31 | 32 33     63 | 64    65    ... | 96      ...
+//
+// Sizes up to 64 units have a bin each; above, every octave is cut into 32 bins, so the sizes in
+// one bin differ by 1/32 at most. A two-level bitmap finds the next bin that holds anything. Within
+// a bin holes are kept by size, then by address: the first that fits is the smallest and, among
+// those, the lowest, whatever the order of frees was. That matters: a repeating program must meet
+// the same choices again.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "allocator/heap/block.h"
+
+namespace gapless {
+
+/// The bin for holes of `size` units; size >= 1.
+constexpr std::uint32_t bin_of(Unit size) {
+  if (size <= 64) return size - 1;
+  // The top six bits of (size - 1): the leading one and the 32 bins of its octave.
+  const Unit last = size - 1;
+  const auto octave = static_cast<std::uint32_t>(std::bit_width(last)) - 6;
+  return (octave << 5) + (last >> octave);
+}
+
+/// The smallest size in a bin, in units.
+constexpr Unit smallest_of_bin(std::uint32_t bin) {
+  if (bin < 64) return bin + 1;
+  const std::uint32_t octave = (bin >> 5) - 1;
+  return ((32 + (bin & 31)) << octave) + 1;
+}
+
+inline constexpr std::uint32_t kBins = bin_of(UINT32_MAX) + 1;
+
+class SizeBins {
+ public:
+  explicit SizeBins(BlockTable& blocks) : blocks_(blocks) {}
+
+  /// Files a hole (begin and size set).
+  void insert(BlockId hole);
+  void remove(BlockId hole);
+
+  /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none.
+  [[nodiscard]] BlockId best_fit(Unit size) const;
+
+  /// The largest hole's size in units; 0 where there is none.
+  [[nodiscard]] Unit largest() const;
+  [[nodiscard]] std::uint32_t count() const { return count_; }
+
+  /// Calls f(id) for every hole, smallest bin first.
+  template <class F>
+  void for_each(F&& f) const {
+    for (std::uint32_t bin = next_bin(0); bin < kBins; bin = next_bin(bin + 1)) {
+      for (BlockId id = heads_[bin]; id != 0;) {
+        const BlockId next = blocks_[id].link_next;
+        f(id);
+        id = next;
+      }
+    }
+  }
+
+  /// Throws std::logic_error saying what is wrong, if anything is.
+  void validate() const;
+
+ private:
+  static constexpr std::uint32_t kWords = (kBins + 63) / 64;
+  static_assert(kWords <= 64);
+
+  /// The first bin >= `from` that holds a hole; kBins where there is none.
+  [[nodiscard]] std::uint32_t next_bin(std::uint32_t from) const;
+  [[nodiscard]] bool before(const Block& a, const Block& b) const {
+    return a.size != b.size ? a.size < b.size : a.begin < b.begin;
+  }
+
+  BlockTable& blocks_;
+  std::array<BlockId, kBins> heads_{};
+  std::array<std::uint64_t, kWords> words_{};
+  std::uint64_t summary_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace gapless

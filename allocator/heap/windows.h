@@ -1,0 +1,98 @@
+// Windows: other orders of the home's pages, kept mapped for use again.
+//
+//   home     page 0   1   2   3   4   5   6          free: 1, 3, 4, 6
+//            live     -  live -   -  live -
+//   window   pages 1, 3, 4, 6 side by side at another address: room for four pages in one piece
+//
+// A window has no in-use flag. It is only an order of pages: a request may take any run of pages in
+// it that are wholly free in the home now, and several live blocks may share it; the home alone
+// says who uses a page. With edge sharing a run may begin in the free end of the page before it and
+// stop in the free begin of the page after it: the two aliases of such a page are then used side by
+// side, on different 512 B units.
+//
+// Among the windows that have room, the oldest is taken. A repeating program then meets, with every
+// repetition, the choices it met before, and makes no new windows.
+//
+// Nothing here calls a driver; the device layer maps and unmaps.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "allocator/heap/home.h"
+
+namespace gapless {
+
+using WindowId = std::uint32_t;
+
+/// A place in a window whose page was given back to the driver.
+inline constexpr PageId kNoPage = UINT32_MAX;
+
+struct Window {
+  std::uint64_t address = 0;
+  std::vector<PageId> pages;
+  std::uint32_t live_blocks = 0;
+  /// When it was last used: a count of uses, for eviction of the least recently used.
+  std::uint64_t last_use = 0;
+  /// Being unmapped: no longer found.
+  bool retired = false;
+};
+
+/// Room for a request in a window: units [begin, begin + size) counted from the window's begin.
+struct WindowSpot {
+  WindowId window = 0;
+  Unit begin = 0;
+  Unit size = 0;
+};
+
+class Windows {
+ public:
+  Windows(const Home& home, bool edge_sharing) : home_(home), edge_sharing_(edge_sharing) {}
+
+  /// The first run of `size` units free for `owner` in the oldest window that has one.
+  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Owner owner) const;
+
+  /// Adds a window over those pages, mapped at `address`.
+  WindowId add(std::uint64_t address, std::vector<PageId> pages);
+  /// Forgets a window without live blocks.
+  void remove(WindowId window);
+  /// That place of the window no longer holds its page.
+  void drop_page(WindowId window, std::uint32_t place);
+
+  [[nodiscard]] Window& at(WindowId window) { return windows_[window]; }
+  [[nodiscard]] const Window& at(WindowId window) const { return windows_[window]; }
+  void touch(WindowId window) { windows_[window].last_use = ++uses_; }
+
+  /// The home's units behind a spot, neighbours joined, in the window's order.
+  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const;
+
+  /// The window without live blocks that was used longest ago.
+  [[nodiscard]] std::optional<WindowId> least_recently_used() const;
+
+  /// Calls f(id, window) for every window, the oldest first.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const WindowId id : order_) f(id, windows_[id]);
+  }
+
+  [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(order_.size()); }
+  /// Places of all windows that hold a page: mappings beside the home's.
+  [[nodiscard]] std::uint64_t mapped_pages() const { return mapped_pages_; }
+
+ private:
+  [[nodiscard]] bool is_free(PageId page, Owner owner) const {
+    return page != kNoPage && home_.is_free(page, owner);
+  }
+  [[nodiscard]] std::optional<WindowSpot> find_in(WindowId id, Unit size, Owner owner) const;
+
+  const Home& home_;
+  bool edge_sharing_;
+  std::vector<Window> windows_;       // by id; ids of removed windows are used again
+  std::vector<WindowId> order_;       // the live ones, oldest first
+  std::vector<WindowId> free_ids_;
+  std::uint64_t mapped_pages_ = 0;
+  std::uint64_t uses_ = 0;
+};
+
+}  // namespace gapless

@@ -1,0 +1,89 @@
+#include "allocator/memory/address_space.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace gapless {
+
+DriverStatus AddressSpace::take(std::uint64_t bytes, DeviceAddress& address) {
+  auto found = std::find_if(free_.begin(), free_.end(),
+                            [&](const auto& range) { return range.second >= bytes; });
+  if (found == free_.end()) {
+    const std::uint64_t size = std::max(reservation_bytes_, bytes);
+    DeviceAddress base = 0;
+    const DriverStatus status = driver_.address_reserve(size, 0, base);
+    if (status != DriverStatus::ok) return status;
+    reservations_[base] = size;
+    found = free_.emplace(base, size).first;
+  }
+  const auto [begin, size] = *found;
+  free_.erase(found);
+  if (size > bytes) free_[begin + bytes] = size - bytes;
+  address = begin;
+  return DriverStatus::ok;
+}
+
+void AddressSpace::put_back(DeviceAddress address, std::uint64_t bytes) {
+  auto [range, added] = free_.emplace(address, bytes);
+  const auto joins = [&](auto lower, auto upper) {
+    // Two reservations may happen to touch; they must not be cut across.
+    return lower->first + lower->second == upper->first && !reservations_.contains(upper->first);
+  };
+  if (const auto next = std::next(range); next != free_.end() && joins(range, next)) {
+    range->second += next->second;
+    free_.erase(next);
+  }
+  if (range != free_.begin()) {
+    if (const auto before = std::prev(range); joins(before, range)) {
+      before->second += range->second;
+      free_.erase(range);
+    }
+  }
+}
+
+DriverStatus AddressSpace::map(DeviceAddress address, std::span<const MemHandle> handles) {
+  DriverStatus status = DriverStatus::ok;
+  std::uint64_t mapped = 0;
+  for (const MemHandle handle : handles) {
+    status = driver_.mem_map(address + mapped, page_bytes_, handle);
+    if (status != DriverStatus::ok) break;
+    mapped += page_bytes_;
+  }
+  if (status == DriverStatus::ok) status = driver_.mem_set_access(address, mapped, device_);
+  if (status != DriverStatus::ok && mapped != 0 &&
+      driver_.mem_unmap(address, mapped) != DriverStatus::ok) {
+    leftovers_[address] = mapped;
+  }
+  return status;
+}
+
+DriverStatus AddressSpace::unmap(DeviceAddress address, std::uint64_t bytes) {
+  return driver_.mem_unmap(address, bytes);
+}
+
+bool AddressSpace::clear_leftovers() {
+  std::erase_if(leftovers_, [&](const auto& range) {
+    return driver_.mem_unmap(range.first, range.second) == DriverStatus::ok;
+  });
+  return leftovers_.empty();
+}
+
+bool AddressSpace::has_leftover(DeviceAddress address, std::uint64_t bytes) const {
+  return std::any_of(leftovers_.begin(), leftovers_.end(), [&](const auto& range) {
+    return range.first < address + bytes && address < range.first + range.second;
+  });
+}
+
+DriverStatus AddressSpace::release_all() {
+  clear_leftovers();
+  DriverStatus first_failure = DriverStatus::ok;
+  std::erase_if(reservations_, [&](const auto& range) {
+    const DriverStatus status = driver_.address_free(range.first, range.second);
+    if (status != DriverStatus::ok && first_failure == DriverStatus::ok) first_failure = status;
+    return status == DriverStatus::ok;
+  });
+  free_.clear();
+  return first_failure;
+}
+
+}  // namespace gapless

@@ -1,0 +1,62 @@
+// AddressSpace: address ranges reserved from the driver, cut into pieces, mapped and unmapped.
+//
+//   reservation  [ piece A (mapped) | free | piece B (mapped) |        free         ]
+//                 take() cuts a piece off, put_back() joins it to its free neighbours
+//
+// Reservations cost nothing but addresses, so they are large and few. Mapping is all or nothing:
+// n mem_map calls and one mem_set_access over the whole range (which is the dear one). Where the
+// driver refuses to undo half a mapping, the range is set aside and tried again later; it is never
+// handed out while something may be mapped in it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "allocator/driver/driver.h"
+
+namespace gapless {
+
+class AddressSpace {
+ public:
+  /// Reserves `reservation_bytes` at a time (or what one piece needs, if that is more).
+  AddressSpace(Driver& driver, DeviceIndex device, std::uint64_t page_bytes,
+               std::uint64_t reservation_bytes)
+      : driver_(driver),
+        device_(device),
+        page_bytes_(page_bytes),
+        reservation_bytes_(reservation_bytes) {}
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  /// Cuts a piece of `bytes` (a multiple of the page size) out of the lowest free range.
+  DriverStatus take(std::uint64_t bytes, DeviceAddress& address);
+  /// The piece, in which nothing is mapped, is free again.
+  void put_back(DeviceAddress address, std::uint64_t bytes);
+
+  /// Maps one handle after the other from `address` on and gives the device access, or changes
+  /// nothing.
+  DriverStatus map(DeviceAddress address, std::span<const MemHandle> handles);
+  /// Unmaps a range of whole mappings. Where the driver refuses, nothing changes.
+  DriverStatus unmap(DeviceAddress address, std::uint64_t bytes);
+
+  /// Unmaps what could not be unmapped when a mapping failed halfway. False while any is left.
+  bool clear_leftovers();
+  /// Whether such a leftover lies in the range.
+  [[nodiscard]] bool has_leftover(DeviceAddress address, std::uint64_t bytes) const;
+
+  /// Gives every reservation back; nothing may be mapped in them any more.
+  DriverStatus release_all();
+
+ private:
+  Driver& driver_;
+  DeviceIndex device_;
+  std::uint64_t page_bytes_;
+  std::uint64_t reservation_bytes_;
+  std::map<DeviceAddress, std::uint64_t> reservations_;
+  std::map<DeviceAddress, std::uint64_t> free_;
+  std::map<DeviceAddress, std::uint64_t> leftovers_;
+};
+
+}  // namespace gapless

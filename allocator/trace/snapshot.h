@@ -1,0 +1,50 @@
+// Snapshot: PyTorch's torch.cuda.memory._dump_snapshot(), as typed data.
+//
+//   segment 0x7f..00  [ active_allocated 1 MiB | inactive 3 MiB | active_pending_free ... ]
+//   device_traces[0]  alloc, free_requested, free_completed, segment_alloc, ...
+//
+// All variants of the schema since 2022 are read: with and without time_us, compile_context,
+// user_metadata, external_annotations, allocator_settings, pool ids; segments without traces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allocator/trace/trace.h"
+
+namespace gapless {
+
+class PickleDocument;
+
+struct SnapshotBlock {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t requested_bytes = 0;
+  bool allocated = false;     // active_allocated
+  bool pending_free = false;  // active_pending_free (active_awaiting_free)
+  std::string site;           // innermost Python frame; empty where unknown
+};
+
+struct SnapshotSegment {
+  DeviceIndex device = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t stream = 0;
+  std::string type;  // "small" or "large"
+  std::string pool;  // "(0, 0)" is the default pool
+  bool expandable = false;
+  std::vector<SnapshotBlock> blocks;  // tile the segment
+};
+
+struct Snapshot {
+  std::string name;
+  std::vector<SnapshotSegment> segments;
+  /// One trace per device with events; blocks live before the first event are rebuilt.
+  std::vector<Trace> traces;
+};
+
+/// Throws InputError that names file, place and cause.
+Snapshot read_snapshot(const PickleDocument& document);
+
+}  // namespace gapless

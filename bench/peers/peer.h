@@ -1,0 +1,35 @@
+// What a replay drives: an allocator as a program sees it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allocator/driver/driver.h"
+
+namespace gapless::bench {
+
+class Peer {
+ public:
+  Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  virtual ~Peer() = default;
+
+  /// An address for at least `bytes` bytes, or 0 where it does not fit.
+  virtual DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint8_t pool) = 0;
+  virtual void free(DeviceAddress address) = 0;
+  [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
+  [[nodiscard]] virtual std::uint64_t peak_reserved_bytes() const = 0;
+};
+
+/// "gapless", "native", "expandable".
+std::vector<std::string> peer_names();
+
+/// A peer over the driver's device; nullptr for an unknown name. `settings` is gapless's own
+/// "key:value,..." and ignored by the others.
+std::unique_ptr<Peer> make_peer(const std::string& name, Driver& driver, DeviceIndex device,
+                                const std::string& settings = "");
+
+}  // namespace gapless::bench

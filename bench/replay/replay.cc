@@ -1,0 +1,190 @@
+#include "bench/replay/replay.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "allocator/base/bytes.h"
+#include "bench/peers/peer.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint32_t ns_between(Clock::time_point begin, Clock::time_point end) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(ns, UINT32_MAX));
+}
+
+// What reading the clock costs between two operations: the least of many tries.
+std::uint32_t clock_cost_ns() {
+  static const std::uint32_t cost = [] {
+    std::uint32_t least = UINT32_MAX;
+    for (int i = 0; i < 2000; ++i) {
+      const auto begin = Clock::now();
+      least = std::min(least, ns_between(begin, Clock::now()));
+    }
+    return least;
+  }();
+  return cost;
+}
+
+OperationTimes summarize(std::vector<std::uint32_t>& samples) {
+  if (samples.empty()) return {};
+  const std::uint32_t cost = clock_cost_ns();
+  for (std::uint32_t& sample : samples) sample -= std::min(sample, cost);
+  const auto at = [&](double fraction) {
+    const auto index = static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1));
+    std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(index),
+                     samples.end());
+    return static_cast<double>(samples[index]);
+  };
+  const double sum = std::accumulate(samples.begin(), samples.end(), 0.0);
+  return {sum / static_cast<double>(samples.size()), at(0.5), at(0.99)};
+}
+
+// Enough for any allocator here: the native one has needed up to three times the peak.
+std::uint64_t ample_bytes(std::uint64_t peak) { return std::max(80 * GiB, align_up(4 * peak, GiB)); }
+
+class Player {
+ public:
+  Player(const Trace& trace, Peer& peer, std::vector<StreamHandle> streams)
+      : trace_(trace), peer_(peer), streams_(std::move(streams)), addresses_(trace.blocks, 0) {}
+
+  // False at the first allocation that does not fit; failed_event says which.
+  bool pass(std::vector<std::uint32_t>* samples, const std::function<void(double)>& progress) {
+    constexpr std::size_t kReportEvery = 1 << 14;
+    auto before = Clock::now();
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const TraceEvent& event = trace_.events[i];
+      if (event.kind == EventKind::alloc) {
+        const DeviceAddress address =
+            peer_.alloc(event.bytes, streams_[event.stream], event.pool);
+        if (address == 0) {
+          failed_event = i;
+          return false;
+        }
+        addresses_[event.block] = address;
+      } else if (event.kind == EventKind::free) {
+        peer_.free(std::exchange(addresses_[event.block], 0));
+      } else {
+        continue;
+      }
+      if (samples != nullptr) {
+        const auto now = Clock::now();
+        samples->push_back(ns_between(before, now));
+        before = now;
+      }
+      if (i % kReportEvery == 0 && progress) {
+        progress(static_cast<double>(i) / static_cast<double>(trace_.events.size()));
+        before = Clock::now();
+      }
+    }
+    free_all();
+    return true;
+  }
+
+  void free_all() {
+    for (DeviceAddress& address : addresses_) {
+      if (address != 0) peer_.free(std::exchange(address, 0));
+    }
+  }
+
+  std::size_t failed_event = 0;
+
+ private:
+  const Trace& trace_;
+  Peer& peer_;
+  std::vector<StreamHandle> streams_;
+  std::vector<DeviceAddress> addresses_;
+};
+
+}  // namespace
+
+double ReplayResult::overhead_percent() const {
+  if (peak_allocated_bytes == 0) return 0;
+  return (static_cast<double>(peak_reserved_bytes) / static_cast<double>(peak_allocated_bytes) -
+          1) *
+         100;
+}
+
+ReplayResult replay(const Trace& trace, const std::string& allocator,
+                    const ReplayOptions& options) {
+  ReplayResult result;
+  result.trace = trace.name;
+  result.device = trace.device;
+  result.allocator = allocator;
+  result.events = trace.events.size();
+  result.operations = trace.operations();
+  result.peak_allocated_bytes = peak_live_bytes(trace);
+  simgpu::SimDevice device;
+  device.total_bytes = options.capacity_bytes != 0 ? options.capacity_bytes
+                                                   : ample_bytes(result.peak_allocated_bytes);
+  simgpu::SimDriver gpu({.devices = {device}, .costs = options.costs});
+  CountingDriver counting(gpu, [&] { return gpu.now_ns(); });
+  std::vector<StreamHandle> streams;
+  for (const std::uint64_t recorded : trace.streams) {
+    StreamHandle stream = 0;
+    if (recorded != 0) gpu.stream_create(0, stream);
+    streams.push_back(stream);
+  }
+  const std::unique_ptr<Peer> peer = make_peer(allocator, counting, 0, options.settings);
+  if (!peer) throw std::invalid_argument("unknown allocator \"" + allocator + "\"");
+  Player player(trace, *peer, streams);
+  const DriverCallCounts start = counting.counts();
+  std::vector<std::uint32_t> samples;
+  for (int pass = 0; pass < options.passes; ++pass) {
+    const bool last = pass + 1 == options.passes;
+    const DriverCallCounts before = counting.counts();
+    if (last && options.time_operations) samples.reserve(result.operations);
+    result.fits = player.pass(last && options.time_operations ? &samples : nullptr,
+                              [&](double fraction) {
+                                if (options.progress) {
+                                  options.progress((pass + fraction) / options.passes);
+                                }
+                              });
+    result.last_pass = counting.counts().since(before);
+    if (pass == 0) result.first_pass = result.last_pass;
+    if (!result.fits) {
+      result.failed_event = player.failed_event;
+      result.failed_bytes = trace.events[player.failed_event].bytes;
+      break;
+    }
+  }
+  result.all_passes = counting.counts().since(start);
+  result.times = summarize(samples);
+  result.peak_reserved_bytes = peer->peak_reserved_bytes();
+  player.free_all();
+  return result;
+}
+
+std::uint64_t least_capacity_bytes(const Trace& trace, const std::string& allocator,
+                                   const ReplayOptions& options) {
+  constexpr std::uint64_t kStep = 2 * MiB;
+  ReplayOptions trial = options;
+  trial.time_operations = false;
+  trial.passes = std::max(1, options.passes);
+  const auto fits = [&](std::uint64_t steps) {
+    trial.capacity_bytes = steps * kStep;
+    return replay(trace, allocator, trial).fits;
+  };
+  // Nothing fits below what is live at once; everything fits where memory never runs out.
+  std::uint64_t low = std::max<std::uint64_t>(1, div_up(peak_live_bytes(trace), kStep));
+  if (fits(low)) return low * kStep;
+  trial.capacity_bytes = 0;
+  std::uint64_t high =
+      std::max(low + 1, div_up(replay(trace, allocator, trial).peak_reserved_bytes, kStep));
+  while (!fits(high)) high += div_up(high, 64);
+  while (low + 1 < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high * kStep;
+}
+
+}  // namespace gapless::bench

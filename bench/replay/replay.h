@@ -1,0 +1,69 @@
+// Replay: a recorded trace driven through an allocator on a simulated GPU.
+//
+//   trace ---> Peer ---> CountingDriver ---> SimDriver (capacity, costs)
+//                                    \-> calls by kind, their time on the virtual clock
+//
+// One pass plays every event from the state the recording began with and then frees what is left,
+// so that the next pass starts with nothing live: a program that repeats itself.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "allocator/driver/counting_driver.h"
+#include "allocator/trace/trace.h"
+#include "simgpu/cost_profile.h"
+
+namespace gapless::bench {
+
+struct ReplayOptions {
+  int passes = 1;
+  /// Memory of the simulated GPU; 0: as much as any allocator could want.
+  std::uint64_t capacity_bytes = 0;
+  simgpu::CostProfile costs{};
+  /// Options of gapless itself, "key:value,...".
+  std::string settings;
+  /// Measure the host time of every operation of the last pass.
+  bool time_operations = true;
+  /// Called now and then with the fraction done, 0 to 1.
+  std::function<void(double)> progress;
+};
+
+/// Host time of an operation (one alloc or one free), in ns, clock reading taken off.
+struct OperationTimes {
+  double mean_ns = 0;
+  double p50_ns = 0;
+  double p99_ns = 0;
+};
+
+struct ReplayResult {
+  std::string trace;
+  DeviceIndex device = 0;
+  std::string allocator;
+  std::uint64_t events = 0;
+  std::uint64_t operations = 0;
+  /// Most bytes live at once, blocks rounded up to 512 B; the same for every allocator.
+  std::uint64_t peak_allocated_bytes = 0;
+  std::uint64_t peak_reserved_bytes = 0;
+  DriverCallCounts first_pass;
+  DriverCallCounts last_pass;
+  DriverCallCounts all_passes;
+  OperationTimes times;
+  bool fits = true;
+  /// Where it did not fit: the event, and what it asked for.
+  std::uint64_t failed_event = 0;
+  std::uint64_t failed_bytes = 0;
+
+  /// How much more is reserved than allocated at their peaks, in percent.
+  [[nodiscard]] double overhead_percent() const;
+};
+
+/// Throws std::invalid_argument for an unknown allocator.
+ReplayResult replay(const Trace& trace, const std::string& allocator,
+                    const ReplayOptions& options);
+
+/// The least capacity, in steps of 2 MiB, at which one pass completes.
+std::uint64_t least_capacity_bytes(const Trace& trace, const std::string& allocator,
+                                   const ReplayOptions& options);
+
+}  // namespace gapless::bench

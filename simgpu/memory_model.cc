@@ -1,0 +1,293 @@
+#include "simgpu/memory_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::simgpu {
+namespace {
+
+constexpr DeviceAddress kPlainBase = 0x0200'0000'0000;
+constexpr DeviceAddress kReservationBase = 0x7000'0000'0000;
+// cudaMalloc charges whole pages of this size.
+constexpr std::uint64_t kPlainPage = 2 * MiB;
+constexpr std::uint64_t kChunk = 64 * KiB;
+
+}  // namespace
+
+std::uint64_t MemoryModel::granularity() const {
+  std::uint64_t largest = 1;
+  for (const Device& device : devices_) largest = std::max(largest, device.granularity_bytes);
+  return largest;
+}
+
+DeviceAddress MemoryModel::first_fit(const Ranges& used, DeviceAddress from, std::uint64_t bytes,
+                                     std::uint64_t alignment) {
+  DeviceAddress at = align_up(from, alignment);
+  for (const auto& [begin, size] : used) {
+    if (begin >= at + bytes) break;
+    if (begin + size > at) at = align_up(begin + size, alignment);
+  }
+  return at;
+}
+
+// --- handles -----------------------------------------------------------------------------------
+
+DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHandle& handle,
+                                 std::string& misuse) {
+  Device& device = devices_[static_cast<std::size_t>(index)];
+  if (device.granularity_bytes == 0) return DriverStatus::not_supported;
+  if (bytes == 0 || bytes % device.granularity_bytes != 0) {
+    misuse = fmt::format("mem_create of {} B: not a multiple of {} B", bytes,
+                         device.granularity_bytes);
+    return DriverStatus::invalid_value;
+  }
+  if (bytes > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
+  device.used_bytes += bytes;
+  handle = next_handle_++;
+  Handle& made = handles_[handle];
+  made.device = index;
+  made.bytes = bytes;
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::release(MemHandle handle, std::string& misuse) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end() || found->second.released) {
+    misuse = fmt::format("mem_release of handle {}, which is not held", handle);
+    return DriverStatus::invalid_value;
+  }
+  found->second.released = true;
+  drop_if_unused(handle);
+  return DriverStatus::ok;
+}
+
+void MemoryModel::drop_if_unused(MemHandle handle) {
+  const auto found = handles_.find(handle);
+  if (!found->second.released || found->second.mappings != 0) return;
+  devices_[static_cast<std::size_t>(found->second.device)].used_bytes -= found->second.bytes;
+  handles_.erase(found);
+}
+
+std::size_t MemoryModel::live_handles() const { return handles_.size() - plain_.size(); }
+
+// --- addresses ---------------------------------------------------------------------------------
+
+DriverStatus MemoryModel::reserve(std::uint64_t bytes, std::uint64_t alignment,
+                                  DeviceAddress& address, std::string& misuse) {
+  const std::uint64_t grain = granularity();
+  if (bytes == 0 || bytes % grain != 0 || (alignment & (alignment - 1)) != 0) {
+    misuse = fmt::format("address_reserve of {} B with alignment {}", bytes, alignment);
+    return DriverStatus::invalid_value;
+  }
+  // The reservation's end keeps a guard of one granule, so that a run past it is found.
+  address = first_fit(reservations_, kReservationBase, bytes + grain, std::max(alignment, grain));
+  reservations_[address] = bytes;
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::free_reservation(DeviceAddress address, std::uint64_t bytes,
+                                           std::string& misuse) {
+  const auto found = reservations_.find(address);
+  if (found == reservations_.end() || found->second != bytes) {
+    misuse = fmt::format("address_free of {:#x} + {} B, which is not one reservation", address,
+                         bytes);
+    return DriverStatus::invalid_value;
+  }
+  if (!mappings_in(address, bytes).empty()) {
+    misuse = fmt::format("address_free of {:#x}: memory is still mapped there", address);
+    return DriverStatus::invalid_value;
+  }
+  reservations_.erase(found);
+  return DriverStatus::ok;
+}
+
+bool MemoryModel::inside_reservation(DeviceAddress address, std::uint64_t bytes) const {
+  auto after = reservations_.upper_bound(address);
+  if (after == reservations_.begin()) return false;
+  --after;
+  return address + bytes <= after->first + after->second;
+}
+
+// --- mappings ----------------------------------------------------------------------------------
+
+std::vector<std::pair<DeviceAddress, Mapping>> MemoryModel::mappings_in(
+    DeviceAddress address, std::uint64_t bytes) const {
+  std::vector<std::pair<DeviceAddress, Mapping>> found;
+  auto at = mappings_.upper_bound(address);
+  if (at != mappings_.begin()) {
+    const auto before = std::prev(at);
+    if (before->first + before->second.bytes > address) at = before;
+  }
+  for (; at != mappings_.end() && at->first < address + bytes; ++at) found.emplace_back(*at);
+  return found;
+}
+
+DriverStatus MemoryModel::map(DeviceAddress address, std::uint64_t bytes, MemHandle handle,
+                              std::string& misuse) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end() || found->second.released) {
+    misuse = fmt::format("mem_map of handle {}, which is not held", handle);
+    return DriverStatus::invalid_value;
+  }
+  const std::uint64_t grain = device(found->second.device).granularity_bytes;
+  if (bytes != found->second.bytes || address % grain != 0) {
+    misuse = fmt::format("mem_map of {} B of handle {} ({} B) at {:#x}", bytes, handle,
+                         found->second.bytes, address);
+    return DriverStatus::invalid_value;
+  }
+  if (!inside_reservation(address, bytes)) {
+    misuse = fmt::format("mem_map at {:#x}, which is not reserved", address);
+    return DriverStatus::invalid_value;
+  }
+  if (!mappings_in(address, bytes).empty()) {
+    misuse = fmt::format("double map: mem_map at {:#x}, where memory is mapped already", address);
+    return DriverStatus::invalid_value;
+  }
+  mappings_[address] = {bytes, handle, 0};
+  ++found->second.mappings;
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::unmap(DeviceAddress address, std::uint64_t bytes, std::string& misuse) {
+  const auto found = mappings_in(address, bytes);
+  DeviceAddress expected = address;
+  for (const auto& [begin, mapping] : found) {
+    if (begin != expected) break;
+    expected = begin + mapping.bytes;
+  }
+  if (found.empty() || expected != address + bytes) {
+    misuse = fmt::format("partial unmap: {:#x} + {} B is not made of whole mappings", address,
+                         bytes);
+    return DriverStatus::invalid_value;
+  }
+  for (const auto& [begin, mapping] : found) {
+    mappings_.erase(begin);
+    --handles_.at(mapping.handle).mappings;
+    drop_if_unused(mapping.handle);
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::set_access(DeviceAddress address, std::uint64_t bytes,
+                                     DeviceIndex device, std::string& misuse) {
+  const auto found = mappings_in(address, bytes);
+  DeviceAddress expected = address;
+  for (const auto& [begin, mapping] : found) {
+    if (begin != expected) break;
+    expected = begin + mapping.bytes;
+  }
+  if (bytes == 0 || expected != address + bytes) {
+    misuse = fmt::format("mem_set_access over {:#x} + {} B, which is not mapped as a whole",
+                         address, bytes);
+    return DriverStatus::invalid_value;
+  }
+  for (const auto& [begin, mapping] : found) {
+    mappings_[begin].access |= std::uint64_t{1} << static_cast<unsigned>(device);
+  }
+  return DriverStatus::ok;
+}
+
+// --- plain allocation --------------------------------------------------------------------------
+
+DriverStatus MemoryModel::alloc(DeviceIndex index, std::uint64_t bytes, DeviceAddress& address,
+                                std::string& misuse) {
+  Device& device = devices_[static_cast<std::size_t>(index)];
+  if (bytes == 0) {
+    misuse = "mem_alloc of 0 B";
+    return DriverStatus::invalid_value;
+  }
+  const std::uint64_t charged = align_up(bytes, kPlainPage);
+  if (charged > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
+  device.used_bytes += charged;
+  address = first_fit(plain_, kPlainBase, charged, kPlainPage);
+  plain_[address] = charged;
+  const MemHandle handle = next_handle_++;
+  Handle& made = handles_[handle];
+  made.device = index;
+  made.bytes = charged;
+  plain_handles_[address] = handle;
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::free(DeviceIndex index, DeviceAddress address, std::string& misuse) {
+  const auto found = plain_handles_.find(address);
+  if (found == plain_handles_.end() || handles_.at(found->second).device != index) {
+    misuse = fmt::format("mem_free of {:#x}, which mem_alloc did not give", address);
+    return DriverStatus::invalid_value;
+  }
+  devices_[static_cast<std::size_t>(index)].used_bytes -= plain_.at(address);
+  plain_.erase(address);
+  handles_.erase(found->second);
+  plain_handles_.erase(found);
+  return DriverStatus::ok;
+}
+
+// --- access ------------------------------------------------------------------------------------
+
+std::optional<std::vector<PhysicalRange>> MemoryModel::resolve(DeviceAddress address,
+                                                               std::uint64_t bytes,
+                                                               DeviceIndex device,
+                                                               std::string& misuse) const {
+  std::vector<PhysicalRange> ranges;
+  const DeviceAddress end = address + bytes;
+  auto plain = plain_handles_.upper_bound(address);
+  if (plain != plain_handles_.begin()) {
+    --plain;
+    const Handle& handle = handles_.at(plain->second);
+    if (end <= plain->first + handle.bytes) {
+      ranges.push_back({plain->second, address - plain->first, bytes});
+      return ranges;
+    }
+  }
+  DeviceAddress at = address;
+  for (const auto& [begin, mapping] : mappings_in(address, bytes)) {
+    if (begin > at) break;
+    if ((mapping.access >> static_cast<unsigned>(device) & 1) == 0) {
+      misuse = fmt::format("access to {:#x}: mapped, but device {} was given no access", at,
+                           device);
+      return {};
+    }
+    const std::uint64_t offset = at - begin;
+    const std::uint64_t part = std::min(mapping.bytes - offset, end - at);
+    ranges.push_back({mapping.handle, offset, part});
+    at += part;
+  }
+  if (at != end) {
+    misuse = fmt::format("access to unmapped memory at {:#x}", at);
+    return {};
+  }
+  return ranges;
+}
+
+void MemoryModel::write(const PhysicalRange& range, const unsigned char* source) {
+  Handle& handle = handles_.at(range.handle);
+  for (std::uint64_t done = 0; done < range.bytes;) {
+    const std::uint64_t at = range.offset + done;
+    const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
+    auto& chunk = handle.chunks[at / kChunk];
+    if (!chunk) chunk = std::make_unique<unsigned char[]>(kChunk);
+    std::memcpy(chunk.get() + at % kChunk, source + done, part);
+    done += part;
+  }
+}
+
+void MemoryModel::read(const PhysicalRange& range, unsigned char* target) const {
+  const Handle& handle = handles_.at(range.handle);
+  for (std::uint64_t done = 0; done < range.bytes;) {
+    const std::uint64_t at = range.offset + done;
+    const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
+    const auto chunk = handle.chunks.find(at / kChunk);
+    if (chunk == handle.chunks.end()) {
+      std::memset(target + done, 0, part);
+    } else {
+      std::memcpy(target + done, chunk->second.get() + at % kChunk, part);
+    }
+    done += part;
+  }
+}
+
+}  // namespace gapless::simgpu

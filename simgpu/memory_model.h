@@ -1,0 +1,109 @@
+// The memory of the simulated GPU: handles, reservations, mappings, plain allocations, contents.
+//
+//   addresses  0x7000'0000'0000 [ page 3 ][ page 1 ][  ...  ]  reservation A
+//              0x7000'1000'0000 [ page 1 ][ page 9 ]           reservation B: page 1 twice (alias)
+//   handles    1, 3, 9 ...   each `bytes` of one device, counted to the byte
+//
+// Addresses are given out ascending, first fit, as CUDA gives them. Contents are kept per handle in
+// host memory, only where something was written, so aliases see each other by construction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/driver/driver.h"
+
+namespace gapless::simgpu {
+
+/// A stretch of one handle.
+struct PhysicalRange {
+  MemHandle handle = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Mapping {
+  std::uint64_t bytes = 0;
+  MemHandle handle = 0;
+  /// Bit d: device d may touch it.
+  std::uint64_t access = 0;
+};
+
+class MemoryModel {
+ public:
+  struct Device {
+    std::uint64_t total_bytes = 0;
+    std::uint64_t granularity_bytes = 0;
+    std::uint64_t used_bytes = 0;
+  };
+
+  explicit MemoryModel(std::vector<Device> devices) : devices_(std::move(devices)) {}
+
+  [[nodiscard]] const Device& device(DeviceIndex index) const {
+    return devices_[static_cast<std::size_t>(index)];
+  }
+
+  // The driver's calls. Each answers as the driver would; `misuse` says in words what was wrong
+  // where the caller broke a rule (running out of memory is not misuse).
+  DriverStatus create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle,
+                      std::string& misuse);
+  DriverStatus release(MemHandle handle, std::string& misuse);
+  DriverStatus reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& address,
+                       std::string& misuse);
+  DriverStatus free_reservation(DeviceAddress address, std::uint64_t bytes, std::string& misuse);
+  DriverStatus map(DeviceAddress address, std::uint64_t bytes, MemHandle handle,
+                   std::string& misuse);
+  DriverStatus unmap(DeviceAddress address, std::uint64_t bytes, std::string& misuse);
+  DriverStatus set_access(DeviceAddress address, std::uint64_t bytes, DeviceIndex device,
+                          std::string& misuse);
+  DriverStatus alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address,
+                     std::string& misuse);
+  DriverStatus free(DeviceIndex device, DeviceAddress address, std::string& misuse);
+
+  /// What lies behind [address, address + bytes) for `device`, in order; `misuse` says why not.
+  std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address, std::uint64_t bytes,
+                                                    DeviceIndex device, std::string& misuse) const;
+
+  /// The mappings that intersect a range, by address.
+  [[nodiscard]] std::vector<std::pair<DeviceAddress, Mapping>> mappings_in(
+      DeviceAddress address, std::uint64_t bytes) const;
+
+  void write(const PhysicalRange& range, const unsigned char* source);
+  void read(const PhysicalRange& range, unsigned char* target) const;
+
+  [[nodiscard]] std::size_t live_handles() const;
+  [[nodiscard]] std::size_t live_mappings() const { return mappings_.size(); }
+  [[nodiscard]] std::size_t live_reservations() const { return reservations_.size(); }
+  [[nodiscard]] std::size_t live_plain() const { return plain_.size(); }
+
+ private:
+  struct Handle {
+    DeviceIndex device = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t mappings = 0;
+    bool released = false;
+    std::unordered_map<std::uint64_t, std::unique_ptr<unsigned char[]>> chunks;
+  };
+  using Ranges = std::map<DeviceAddress, std::uint64_t>;
+
+  static DeviceAddress first_fit(const Ranges& used, DeviceAddress from, std::uint64_t bytes,
+                                 std::uint64_t alignment);
+  [[nodiscard]] std::uint64_t granularity() const;
+  void drop_if_unused(MemHandle handle);
+  [[nodiscard]] bool inside_reservation(DeviceAddress address, std::uint64_t bytes) const;
+
+  std::vector<Device> devices_;
+  std::unordered_map<MemHandle, Handle> handles_;
+  MemHandle next_handle_ = 1;
+  Ranges reservations_;
+  std::map<DeviceAddress, Mapping> mappings_;
+  Ranges plain_;                     // mem_alloc: address -> bytes of address space
+  std::map<DeviceAddress, MemHandle> plain_handles_;
+};
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,402 @@
+#include "simgpu/sim_driver.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::simgpu {
+namespace {
+
+std::vector<MemoryModel::Device> memory_of(const std::vector<SimDevice>& devices) {
+  std::vector<MemoryModel::Device> memory;
+  memory.reserve(devices.size());
+  for (const SimDevice& device : devices) {
+    memory.push_back({device.total_bytes, device.has_vmm ? device.granularity_bytes : 0, 0});
+  }
+  return memory;
+}
+
+}  // namespace
+
+SimDriver::SimDriver(SimOptions options)
+    : options_(std::move(options)),
+      timeline_(static_cast<std::int32_t>(options_.devices.size())),
+      memory_(memory_of(options_.devices)),
+      checker_(timeline_) {}
+
+void SimDriver::pay(DriverCall call, std::uint64_t bytes) {
+  timeline_.advance(options_.costs.cost_ns(call, bytes));
+}
+
+DriverStatus SimDriver::judged(DriverStatus status, const std::string& misuse) {
+  if (!misuse.empty()) violations_.push_back(misuse);
+  return status;
+}
+
+bool SimDriver::known(DeviceIndex device) const {
+  return device >= 0 && static_cast<std::size_t>(device) < options_.devices.size();
+}
+
+std::optional<std::uint32_t> SimDriver::stream_index(DeviceIndex device, StreamHandle stream,
+                                                     std::string_view call) {
+  const auto index = timeline_.find_stream(device, stream);
+  if (!index) {
+    violations_.push_back(
+        fmt::format("{} on stream {:#x}, which device {} has not", call, stream, device));
+  }
+  return index;
+}
+
+bool SimDriver::known_event(EventHandle event, std::string_view call) {
+  if (timeline_.has_event(event)) return true;
+  violations_.push_back(fmt::format("{} of event {:#x}, which does not exist", call, event));
+  return false;
+}
+
+// --- what a real GPU has not ---------------------------------------------------------------------
+
+std::optional<std::vector<PhysicalRange>> SimDriver::touch(DeviceIndex device,
+                                                           const Access& access,
+                                                           const Stamp& stamp) {
+  std::string misuse;
+  auto ranges = memory_.resolve(access.address, access.bytes, device, misuse);
+  if (!ranges) {
+    violations_.push_back(misuse);
+    return {};
+  }
+  DeviceAddress at = access.address;
+  for (const PhysicalRange& range : *ranges) {
+    std::string wrong = checker_.access(range, at, stamp, access.writes);
+    if (!wrong.empty()) violations_.push_back(std::move(wrong));
+    at += range.bytes;
+  }
+  for (const auto& [mapping, facts] : memory_.mappings_in(access.address, access.bytes)) {
+    checker_.touch_mapping(mapping, stamp);
+  }
+  return ranges;
+}
+
+DriverStatus SimDriver::launch(DeviceIndex device, StreamHandle stream, std::uint64_t duration_ns,
+                               std::span<const Access> accesses) {
+  const std::scoped_lock lock(mutex_);
+  const auto index = stream_index(device, stream, "launch");
+  if (!index) return DriverStatus::invalid_handle;
+  const Stamp stamp = timeline_.submit(*index, duration_ns);
+  DriverStatus status = DriverStatus::ok;
+  for (const Access& access : accesses) {
+    if (access.bytes != 0 && !touch(device, access, stamp)) status = DriverStatus::illegal_address;
+  }
+  return status;
+}
+
+void SimDriver::advance(std::uint64_t ns) {
+  const std::scoped_lock lock(mutex_);
+  timeline_.advance(ns);
+}
+
+std::uint64_t SimDriver::now_ns() const {
+  const std::scoped_lock lock(mutex_);
+  return timeline_.now_ns();
+}
+
+std::vector<std::string> SimDriver::violations() const {
+  const std::scoped_lock lock(mutex_);
+  return violations_;
+}
+
+std::string SimDriver::leaks() const {
+  const std::scoped_lock lock(mutex_);
+  std::string text;
+  const auto add = [&](std::size_t count, const char* what) {
+    if (count != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(memory_.live_handles(), "handles");
+  add(memory_.live_mappings(), "mappings");
+  add(memory_.live_reservations(), "reservations");
+  add(memory_.live_plain(), "plain allocations");
+  add(timeline_.live_events(), "events");
+  return text;
+}
+
+std::uint64_t SimDriver::used_bytes(DeviceIndex device) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.device(device).used_bytes;
+}
+
+std::optional<std::vector<PhysicalRange>> SimDriver::resolve(DeviceIndex device,
+                                                             DeviceAddress address,
+                                                             std::uint64_t bytes) const {
+  const std::scoped_lock lock(mutex_);
+  std::string misuse;
+  return memory_.resolve(address, bytes, device, misuse);
+}
+
+// --- devices -----------------------------------------------------------------------------------
+
+DriverStatus SimDriver::device_count(std::int32_t& count) {
+  count = static_cast<std::int32_t>(options_.devices.size());
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::device_properties(DeviceIndex device, DeviceProperties& properties) {
+  if (!known(device)) return DriverStatus::invalid_device;
+  const SimDevice& facts = options_.devices[static_cast<std::size_t>(device)];
+  properties = {.name = facts.name,
+                .total_bytes = facts.total_bytes,
+                .has_vmm = facts.has_vmm,
+                .granularity_bytes = facts.has_vmm ? facts.granularity_bytes : 0,
+                .compute_major = facts.compute_major,
+                .compute_minor = facts.compute_minor};
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::mem_info(DeviceIndex device, MemInfo& info) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_info);
+  if (!known(device)) return DriverStatus::invalid_device;
+  const MemoryModel::Device& memory = memory_.device(device);
+  info = {memory.total_bytes - memory.used_bytes, memory.total_bytes};
+  return DriverStatus::ok;
+}
+
+// --- memory ------------------------------------------------------------------------------------
+
+DriverStatus SimDriver::mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_create, bytes);
+  if (!known(device)) return DriverStatus::invalid_device;
+  std::string misuse;
+  const DriverStatus status = memory_.create(device, bytes, handle, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_release(MemHandle handle) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_release);
+  std::string misuse;
+  const DriverStatus status = memory_.release(handle, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::address_reserve(std::uint64_t bytes, std::uint64_t alignment,
+                                        DeviceAddress& address) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::address_reserve, bytes);
+  std::string misuse;
+  const DriverStatus status = memory_.reserve(bytes, alignment, address, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::address_free(DeviceAddress address, std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::address_free, bytes);
+  std::string misuse;
+  const DriverStatus status = memory_.free_reservation(address, bytes, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_map, bytes);
+  std::string misuse;
+  const DriverStatus status = memory_.map(address, bytes, handle, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_unmap(DeviceAddress address, std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_unmap, bytes);
+  const auto mappings = memory_.mappings_in(address, bytes);
+  std::string misuse;
+  const DriverStatus status = memory_.unmap(address, bytes, misuse);
+  if (status == DriverStatus::ok) {
+    for (const auto& [begin, mapping] : mappings) {
+      if (checker_.in_flight(begin)) {
+        violations_.push_back(fmt::format("unmap under running work at {:#x}", begin));
+      }
+      checker_.forget_mapping(begin);
+    }
+  }
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_set_access(DeviceAddress address, std::uint64_t bytes,
+                                       DeviceIndex device) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_set_access, bytes);
+  if (!known(device)) return DriverStatus::invalid_device;
+  std::string misuse;
+  const DriverStatus status = memory_.set_access(address, bytes, device, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_alloc(DeviceIndex device, std::uint64_t bytes,
+                                  DeviceAddress& address) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_alloc, bytes);
+  if (!known(device)) return DriverStatus::invalid_device;
+  std::string misuse;
+  const DriverStatus status = memory_.alloc(device, bytes, address, misuse);
+  return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_free(DeviceIndex device, DeviceAddress address) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_free);
+  if (!known(device)) return DriverStatus::invalid_device;
+  timeline_.synchronize_device(device);
+  std::string misuse;
+  const DriverStatus status = memory_.free(device, address, misuse);
+  return judged(status, misuse);
+}
+
+// --- streams and events ------------------------------------------------------------------------
+
+DriverStatus SimDriver::stream_create(DeviceIndex device, StreamHandle& stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_create);
+  if (!known(device)) return DriverStatus::invalid_device;
+  stream = timeline_.create_stream(device);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::stream_destroy(DeviceIndex device, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_destroy);
+  if (!stream_index(device, stream, "stream_destroy") || stream == 0) {
+    return DriverStatus::invalid_handle;
+  }
+  timeline_.destroy_stream(stream);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::stream_synchronize(DeviceIndex device, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_synchronize);
+  const auto index = stream_index(device, stream, "stream_synchronize");
+  if (!index) return DriverStatus::invalid_handle;
+  timeline_.synchronize_stream(*index);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::stream_wait_event(DeviceIndex device, StreamHandle stream,
+                                          EventHandle event) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_wait_event);
+  const auto index = stream_index(device, stream, "stream_wait_event");
+  if (!index || !known_event(event, "stream_wait_event")) return DriverStatus::invalid_handle;
+  timeline_.wait_event(*index, event);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::device_synchronize(DeviceIndex device) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::device_synchronize);
+  if (!known(device)) return DriverStatus::invalid_device;
+  timeline_.synchronize_device(device);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::event_create(DeviceIndex device, EventHandle& event) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::event_create);
+  if (!known(device)) return DriverStatus::invalid_device;
+  event = timeline_.create_event(device);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::event_destroy(DeviceIndex /*device*/, EventHandle event) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::event_destroy);
+  if (!known_event(event, "event_destroy")) return DriverStatus::invalid_handle;
+  timeline_.destroy_event(event);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::event_record(DeviceIndex device, EventHandle event, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::event_record);
+  const auto index = stream_index(device, stream, "event_record");
+  if (!index || !known_event(event, "event_record")) return DriverStatus::invalid_handle;
+  timeline_.record(event, *index);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::event_query(DeviceIndex /*device*/, EventHandle event) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::event_query);
+  if (!known_event(event, "event_query")) return DriverStatus::invalid_handle;
+  return timeline_.query(event) ? DriverStatus::ok : DriverStatus::not_ready;
+}
+
+DriverStatus SimDriver::event_synchronize(DeviceIndex /*device*/, EventHandle event) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::event_synchronize);
+  if (!known_event(event, "event_synchronize")) return DriverStatus::invalid_handle;
+  timeline_.synchronize_event(event);
+  return DriverStatus::ok;
+}
+
+// --- contents ----------------------------------------------------------------------------------
+
+DriverStatus SimDriver::memset_d32(DeviceIndex device, DeviceAddress address, std::uint32_t value,
+                                   std::uint64_t count, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::memset_d32, count * 4);
+  const auto index = stream_index(device, stream, "memset_d32");
+  if (!index) return DriverStatus::invalid_handle;
+  const auto ranges =
+      touch(device, {address, count * 4, true}, timeline_.submit(*index, 0));
+  if (!ranges) return DriverStatus::illegal_address;
+  if (options_.keep_contents) {
+    for (const PhysicalRange& range : *ranges) {
+      const std::vector<std::uint32_t> words(range.bytes / 4, value);
+      memory_.write(range, reinterpret_cast<const unsigned char*>(words.data()));
+    }
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::copy_to_device(DeviceIndex device, DeviceAddress target,
+                                       const void* source, std::uint64_t bytes,
+                                       StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::copy_to_device, bytes);
+  const auto index = stream_index(device, stream, "copy_to_device");
+  if (!index) return DriverStatus::invalid_handle;
+  const auto ranges = touch(device, {target, bytes, true}, timeline_.submit(*index, 0));
+  if (!ranges) return DriverStatus::illegal_address;
+  const auto* from = static_cast<const unsigned char*>(source);
+  for (const PhysicalRange& range : *ranges) {
+    if (options_.keep_contents) memory_.write(range, from);
+    from += range.bytes;
+  }
+  timeline_.synchronize_stream(*index);
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
+                                     std::uint64_t bytes, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::copy_to_host, bytes);
+  const auto index = stream_index(device, stream, "copy_to_host");
+  if (!index) return DriverStatus::invalid_handle;
+  const auto ranges = touch(device, {source, bytes, false}, timeline_.submit(*index, 0));
+  if (!ranges) return DriverStatus::illegal_address;
+  auto* to = static_cast<unsigned char*>(target);
+  for (const PhysicalRange& range : *ranges) {
+    if (options_.keep_contents) {
+      memory_.read(range, to);
+    } else {
+      std::memset(to, 0, range.bytes);
+    }
+    to += range.bytes;
+  }
+  timeline_.synchronize_stream(*index);
+  return DriverStatus::ok;
+}
+
+}  // namespace gapless::simgpu
