@@ -45,8 +45,8 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 
 // --- blocks ------------------------------------------------------------------------------------
 
-DeviceHeap::Placed DeviceHeap::in_hole(BlockId hole, Unit size) {
-  const BlockId block = home_.carve(hole, {blocks_[hole].begin, size}, BlockState::live);
+DeviceHeap::Placed DeviceHeap::in_hole(const Fit& fit, Unit size) {
+  const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
   return {Status::ok, block, home_address(blocks_[block].begin)};
 }
 
@@ -97,7 +97,7 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, std::uin
   unmap_retired();
   if (streams_.streams() > 1) {
     collect_completed();
-    if (const BlockId hole = home_.best_fit(size, owner); hole != 0) return in_hole(hole, size);
+    if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
   }
   Placed placed = try_ladder(size, owner, peak_bytes);
   if (placed.status == Status::out_of_memory && streams_.streams() > 1) {
@@ -107,7 +107,7 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, std::uin
       for (std::size_t i = 1; i <= streams_.streams(); ++i) {
         settle(static_cast<Owner>(i), streams_.completed(static_cast<Owner>(i)));
       }
-      if (const BlockId hole = home_.best_fit(size, owner); hole != 0) return in_hole(hole, size);
+      if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
       placed = try_ladder(size, owner, peak_bytes);
     }
   }
@@ -127,7 +127,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, std::uint64_t 
   const auto grow_and_place = [&]() -> Placed {
     status = grow(*growth, owner);
     if (status != DriverStatus::ok) return {Status::out_of_memory, 0, 0};
-    return in_hole(home_.best_fit(size, owner), size);
+    return in_hole(home_.fit(size, owner), size);
   };
   const auto room_for = [&](std::uint64_t pages) {
     return home_.present_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);

@@ -52,7 +52,7 @@ class DeviceHeap {
 
   /// A block of `size` units for `owner`. `peak_bytes`: peak allocated with this request in it.
   Placed place(Unit size, Owner owner, std::uint64_t peak_bytes) {
-    if (const BlockId hole = home_.best_fit(size, owner); hole != 0) return in_hole(hole, size);
+    if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
     return place_after_miss(size, owner, peak_bytes);
   }
   /// The block is free again for the stream `owner`.
@@ -109,7 +109,7 @@ class DeviceHeap {
     std::vector<Epoch> after;  // by stream: the epoch that must have completed
   };
 
-  Placed in_hole(BlockId hole, Unit size);
+  Placed in_hole(const Fit& fit, Unit size);
   Placed in_window(const WindowSpot& spot, Owner owner);
   Placed place_after_miss(Unit size, Owner owner, std::uint64_t peak_bytes);
   Placed try_ladder(Unit size, Owner owner, std::uint64_t peak_bytes);

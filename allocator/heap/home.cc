@@ -110,6 +110,34 @@ BlockId Home::best_fit(Unit size, Owner owner) const {
                           : (a.begin < b.begin ? mine : common);
 }
 
+PageId Home::pages_broken(const Block& hole, UnitRange used) const {
+  const PageId begin = std::max(page_up(hole.begin), page_down(used.begin));
+  const PageId end = std::min(page_down(hole.end()), page_up(used.begin + used.size));
+  return end > begin ? end - begin : 0;
+}
+
+Fit Home::fit_by_pages(BlockId first, Unit size) const {
+  constexpr int kHolesTried = 3;
+  const SizeBins& bins = holes_[blocks_[first].owner]->bins;
+  const PageId enough = size / page_units_;  // hardly any place breaks fewer
+  Fit best;
+  PageId least = UINT32_MAX;
+  BlockId id = first;
+  for (int tried = 0; tried < kHolesTried && id != 0; id = bins.after(id)) {
+    const Block& hole = blocks_[id];
+    if (hole.size < size) continue;
+    ++tried;
+    for (const Unit begin : {hole.begin, hole.end() - size}) {
+      const PageId broken = pages_broken(hole, {begin, size});
+      if (broken >= least) continue;
+      least = broken;
+      best = {id, begin};
+    }
+    if (least <= enough) break;
+  }
+  return best;
+}
+
 BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
   Block& hole = blocks_[id];
   const Unit hole_begin = hole.begin;

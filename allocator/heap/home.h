@@ -33,6 +33,12 @@ struct UnitRange {
   Unit size = 0;
 };
 
+/// Where in which hole a request goes; hole 0: nowhere.
+struct Fit {
+  BlockId hole = 0;
+  Unit begin = 0;
+};
+
 class Home {
  public:
   /// Room for `max_pages` pages of `page_units` units each, all absent. max_pages * page_units must
@@ -60,8 +66,19 @@ class Home {
 
   // --- blocks ----------------------------------------------------------------------------------
 
-  /// The smallest hole of at least `size` units that `owner` may use, the lowest of these; or 0.
-  [[nodiscard]] BlockId best_fit(Unit size, Owner owner) const;
+  /// Best fit: the smallest hole of at least `size` units that `owner` may use, the lowest of
+  /// these, at its begin. Large requests go where they break the fewest wholly free pages: to
+  /// either end of one of the few smallest holes that fit.
+  ///
+  ///   pages       |       |       |       |       |
+  ///   hole           [.......................]          a request of 1.5 pages:
+  ///   at its begin   [xxxxxxxxxxxx...........]          breaks 2 of 2 whole pages
+  ///   at its end     [...........xxxxxxxxxxxx]          breaks 1
+  [[nodiscard]] Fit fit(Unit size, Owner owner) const {
+    const BlockId hole = best_fit(size, owner);
+    if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
+    return fit_by_pages(hole, size);
+  }
   /// Cuts `range` out of a hole; the block that covers it now has that state.
   BlockId carve(BlockId hole, UnitRange range, BlockState state);
   /// A carved block becomes free memory of `owner`; merged with its neighbours.
@@ -120,6 +137,14 @@ class Home {
     Bitmap pages;  // wholly free
     std::uint64_t units = 0;
   };
+
+  // Requests from 1 MiB on are worth a look at pages.
+  static constexpr Unit kLargeUnits = 2048;
+
+  [[nodiscard]] BlockId best_fit(Unit size, Owner owner) const;
+  [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
+  /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
+  [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
 
   [[nodiscard]] const Holes* holes_of(Owner owner) const {
     return owner < holes_.size() ? holes_[owner].get() : nullptr;

@@ -85,6 +85,13 @@ BlockId SizeBins::best_fit(Unit size) const {
   return found < kBins ? heads_[found] : 0;
 }
 
+BlockId SizeBins::after(BlockId hole) const {
+  const Block& block = blocks_[hole];
+  if (block.link_next != 0) return block.link_next;
+  const std::uint32_t bin = next_bin(bin_of(block.size) + 1);
+  return bin < kBins ? heads_[bin] : 0;
+}
+
 Unit SizeBins::largest() const {
   if (summary_ == 0) return 0;
   const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;

@@ -47,6 +47,9 @@ class SizeBins {
   /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none.
   [[nodiscard]] BlockId best_fit(Unit size) const;
 
+  /// The hole after `hole` in the order of bins (by size, near enough); 0 after the last.
+  [[nodiscard]] BlockId after(BlockId hole) const;
+
   /// The largest hole's size in units; 0 where there is none.
   [[nodiscard]] Unit largest() const;
   [[nodiscard]] std::uint32_t count() const { return count_; }

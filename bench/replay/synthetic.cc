@@ -1,0 +1,224 @@
+#include "bench/replay/synthetic.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+namespace gapless::bench {
+namespace {
+
+// Writes events; random numbers are drawn by hand, since the distributions of the standard library
+// differ between implementations.
+class Program {
+ public:
+  Program(const std::string& kind, std::uint64_t seed) : random_(seed) {
+    trace_.name = kind;
+    trace_.source = "generator: " + kind + ", seed " + std::to_string(seed);
+    trace_.starts_empty = true;
+  }
+
+  std::uint32_t alloc(std::uint64_t bytes) {
+    TraceEvent event;
+    event.kind = EventKind::alloc;
+    event.block = trace_.blocks++;
+    event.bytes = std::max<std::uint64_t>(bytes, 1);
+    trace_.events.push_back(event);
+    return event.block;
+  }
+  void free(std::uint32_t block) {
+    TraceEvent event;
+    event.kind = EventKind::free;
+    event.block = block;
+    trace_.events.push_back(event);
+  }
+  void free_all(std::vector<std::uint32_t>& blocks) {
+    while (!blocks.empty()) {
+      free(blocks.back());
+      blocks.pop_back();
+    }
+  }
+  /// A temporary: allocated and freed at once.
+  void scratch(std::uint64_t bytes) { free(alloc(bytes)); }
+
+  /// Uniform in [low, high].
+  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
+    return low + random_() % (high - low + 1);
+  }
+
+  Trace take() { return std::move(trace_); }
+
+ private:
+  Trace trace_;
+  std::mt19937_64 random_;
+};
+
+constexpr std::uint64_t kHalf = 2;  // bytes of a bf16 number
+constexpr std::uint64_t kFloat = 4;
+
+// Weights, gradients and AdamW's two states in float32, layer by layer.
+void model_states(Program& program, std::uint64_t layers, std::uint64_t hidden) {
+  for (std::uint64_t layer = 0; layer < layers; ++layer) {
+    for (int state = 0; state < 4; ++state) {
+      program.alloc(4 * hidden * hidden * kFloat);
+      program.alloc(8 * hidden * hidden * kFloat);
+      program.alloc(hidden * kFloat);
+      program.alloc(hidden * kFloat);
+    }
+  }
+}
+
+Trace varlen(const SyntheticOptions& options) {
+  Program program("varlen", options.seed);
+  constexpr std::uint64_t kLayers = 16;
+  constexpr std::uint64_t kHidden = 1024;
+  constexpr std::uint64_t kBatch = 8;
+  constexpr std::uint64_t kVocabulary = 50257;
+  model_states(program, kLayers, kHidden);
+  for (int step = 0; step < options.steps; ++step) {
+    const std::uint64_t tokens = kBatch * program.between(64, 1024);
+    const std::uint64_t row = tokens * kHidden;
+    const std::uint32_t input = program.alloc(tokens * 8);
+    std::vector<std::vector<std::uint32_t>> saved(kLayers);
+    for (auto& layer : saved) {
+      layer.push_back(program.alloc(row * kFloat));      // residual
+      layer.push_back(program.alloc(row * kHalf));       // normalised
+      layer.push_back(program.alloc(tokens * kFloat));   // its mean and deviation
+      layer.push_back(program.alloc(3 * row * kHalf));   // queries, keys, values
+      layer.push_back(program.alloc(row * kHalf));       // attention
+      program.scratch(row * kHalf);
+      layer.push_back(program.alloc(4 * row * kHalf));   // feed forward
+      const std::uint32_t gelu = program.alloc(4 * row * kHalf);
+      layer.push_back(gelu);
+      program.scratch(row * kFloat);
+    }
+    std::vector<std::uint32_t> head;
+    head.push_back(program.alloc(tokens * kVocabulary * kHalf));   // logits
+    head.push_back(program.alloc(tokens * kVocabulary * kFloat));  // in float32
+    head.push_back(program.alloc(tokens * kFloat));
+    const std::uint32_t gradient = program.alloc(tokens * kVocabulary * kFloat);
+    program.free_all(head);
+    const std::uint32_t half = program.alloc(tokens * kVocabulary * kHalf);
+    program.free(gradient);
+    std::uint32_t flowing = program.alloc(row * kFloat);
+    program.free(half);
+    for (std::uint64_t i = kLayers; i-- > 0;) {
+      const std::uint32_t wide = program.alloc(4 * row * kHalf);
+      program.scratch(8 * kHidden * kHidden * kHalf);
+      const std::uint32_t narrow = program.alloc(row * kHalf);
+      program.free(wide);
+      const std::uint32_t joint = program.alloc(3 * row * kHalf);
+      program.scratch(4 * kHidden * kHidden * kHalf);
+      const std::uint32_t next = program.alloc(row * kFloat);
+      program.free(joint);
+      program.free(narrow);
+      program.free(flowing);
+      program.free_all(saved[i]);
+      flowing = next;
+    }
+    program.free(flowing);
+    program.free(input);
+  }
+  return program.take();
+}
+
+Trace moe(const SyntheticOptions& options) {
+  Program program("moe", options.seed);
+  constexpr std::uint64_t kLayers = 12;
+  constexpr std::uint64_t kExperts = 16;
+  constexpr std::uint64_t kHidden = 1024;
+  constexpr std::uint64_t kTokens = 8192;
+  model_states(program, kLayers, kHidden);
+  for (int step = 0; step < options.steps; ++step) {
+    std::vector<std::vector<std::uint32_t>> saved(kLayers);
+    for (auto& layer : saved) {
+      layer.push_back(program.alloc(kTokens * kHidden * kHalf));
+      layer.push_back(program.alloc(kTokens * kExperts * kFloat));  // router
+      std::uint64_t left = 2 * kTokens;                             // two experts a token
+      std::vector<std::uint32_t> outputs;
+      for (std::uint64_t expert = 0; expert < kExperts; ++expert) {
+        const std::uint64_t share = left / (kExperts - expert);
+        const std::uint64_t count = expert + 1 == kExperts
+                                        ? left
+                                        : std::min(left, program.between(share / 4, 2 * share));
+        left -= count;
+        layer.push_back(program.alloc(count * 8));
+        layer.push_back(program.alloc(count * kHidden * kHalf));
+        layer.push_back(program.alloc(4 * count * kHidden * kHalf));
+        program.scratch(4 * count * kHidden * kHalf);
+        outputs.push_back(program.alloc(count * kHidden * kHalf));
+      }
+      layer.push_back(program.alloc(kTokens * kHidden * kHalf));
+      program.free_all(outputs);
+    }
+    std::uint32_t flowing = program.alloc(kTokens * kHidden * kFloat);
+    for (std::uint64_t i = kLayers; i-- > 0;) {
+      const std::uint32_t next = program.alloc(kTokens * kHidden * kFloat);
+      program.scratch(8 * kHidden * kHidden * kFloat);
+      program.free_all(saved[i]);
+      program.free(flowing);
+      flowing = next;
+    }
+    program.free(flowing);
+  }
+  return program.take();
+}
+
+Trace serve(const SyntheticOptions& options) {
+  Program program("serve", options.seed);
+  constexpr std::uint64_t kLayers = 24;
+  constexpr std::uint64_t kHidden = 2048;
+  constexpr std::size_t kSlots = 8;
+  constexpr std::uint64_t kGrowth = 64;  // tokens a cache grows by at a time
+  for (std::uint64_t layer = 0; layer < kLayers; ++layer) {
+    program.alloc(12 * kHidden * kHidden * kHalf);
+  }
+  struct Request {
+    std::uint64_t tokens = 0;
+    std::uint64_t end = 0;
+    std::vector<std::uint32_t> cache;  // one block per layer: keys and values
+  };
+  std::vector<Request> active;
+  const auto cache_bytes = [&](std::uint64_t tokens) { return 2 * tokens * kHidden * kHalf; };
+  for (int step = 0; step < options.steps; ++step) {
+    if (active.size() < kSlots) {
+      Request request;
+      request.tokens = program.between(16, 1500);
+      request.end = request.tokens + program.between(64, 1024);
+      for (std::uint64_t layer = 0; layer < kLayers; ++layer) {
+        const std::uint32_t hidden = program.alloc(request.tokens * kHidden * kHalf);
+        program.scratch(4 * request.tokens * kHidden * kHalf);
+        request.cache.push_back(program.alloc(cache_bytes(request.tokens)));
+        program.free(hidden);
+      }
+      active.push_back(std::move(request));
+    }
+    for (Request& request : active) {
+      request.tokens += program.between(1, kGrowth);
+      for (std::uint32_t& cache : request.cache) {  // torch.cat: new, then the old one goes
+        const std::uint32_t longer = program.alloc(cache_bytes(request.tokens));
+        program.free(cache);
+        cache = longer;
+        program.scratch(request.tokens * 32 * kFloat);
+      }
+      program.scratch(151936 * kFloat);
+    }
+    for (Request& request : active) {
+      if (request.tokens >= request.end) program.free_all(request.cache);
+    }
+    std::erase_if(active, [](const Request& request) { return request.tokens >= request.end; });
+  }
+  return program.take();
+}
+
+}  // namespace
+
+std::vector<std::string> synthetic_kinds() { return {"varlen", "moe", "serve"}; }
+
+Trace synthetic_trace(const std::string& kind, const SyntheticOptions& options) {
+  if (kind == "varlen") return varlen(options);
+  if (kind == "moe") return moe(options);
+  if (kind == "serve") return serve(options);
+  throw std::invalid_argument("unknown kind \"" + kind + "\"");
+}
+
+}  // namespace gapless::bench
