@@ -9,6 +9,9 @@
 namespace gapless {
 namespace {
 
+// Addresses a window gets for each page it begins with, so that it can be extended.
+constexpr std::uint64_t kRoomFactor = 4;
+
 std::uint64_t usable_page_bytes(const DeviceProperties& properties, const Options& options) {
   const std::uint64_t grain = properties.has_vmm && options.vmm ? properties.granularity_bytes : 1;
   return align_up(options.page_size, std::max<std::uint64_t>(grain, 1));
@@ -37,7 +40,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       streams_(driver, device),
       physical_(driver, device, page_bytes_),
       home_space_(driver, device, page_bytes_, home_.max_pages() * page_bytes_),
-      window_space_(driver, device, page_bytes_, 2 * home_.max_pages() * page_bytes_),
+      window_space_(driver, device, page_bytes_, 8 * home_.max_pages() * page_bytes_),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0) {
   physical_.set_limit_bytes(options.limit);
@@ -144,10 +147,9 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, std::uint64_t 
     if (grow_instead && !grow_failed) {
       if (const Placed placed = grow_and_place(); placed.status == Status::ok) return placed;
     } else if (!grow_instead) {
-      WindowId window = 0;
-      const WindowSpot spot{0, plan.begin, size};
-      status = make_window(std::move(plan), owner, window);
-      if (status == DriverStatus::ok) return in_window({window, spot.begin, size}, owner);
+      WindowSpot spot;
+      status = make_window(std::move(plan), size, owner, spot);
+      if (status == DriverStatus::ok) return in_window(spot, owner);
     }
   } else if (growth && !grow_failed) {
     if (const Placed placed = grow_and_place(); placed.status == Status::ok) return placed;
@@ -249,76 +251,121 @@ std::uint64_t DeviceHeap::pages_released() const {
 
 // --- windows -----------------------------------------------------------------------------------
 
-DeviceHeap::WindowPlan DeviceHeap::plan_window(Unit size, Owner owner) const {
-  WindowPlan plan;
-  const PageId free = home_.free_pages(owner);
-  auto need = static_cast<PageId>(div_up(size, page_units_));
-  PageId suffix_page = kNoPage;
-  PageId prefix_page = kNoPage;
-  if (need > free && options_.edge_sharing) {
-    // Whole pages do not suffice: look for the largest free end and the largest free begin of
-    // partly used pages.
-    Unit suffix = 0;
-    Unit prefix = 0;
+// Which partly used pages to begin and end with, so that the fewest wholly free pages are needed
+// and, of those choices, the least is left over.
+DeviceHeap::Edges DeviceHeap::choose_edges(Unit size, Owner owner, bool with_suffix) const {
+  struct Edge {
+    Unit units = 0;
+    PageId page = kNoPage;
+    bool operator<(const Edge& other) const {
+      return units != other.units ? units < other.units : page < other.page;
+    }
+  };
+  std::vector<Edge> suffixes = {Edge{}};
+  std::vector<Edge> prefixes = {Edge{}};
+  if (options_.edge_sharing) {
     home_.for_each_hole(owner, [&](BlockId id) {
       const Block& hole = blocks_[id];
-      const PageId above = static_cast<PageId>(div_up(hole.begin, page_units_));
+      const auto above = static_cast<PageId>(div_up(hole.begin, page_units_));
       const Unit boundary = above * page_units_;
-      if (hole.begin < boundary && hole.end() >= boundary && boundary - hole.begin > suffix) {
-        suffix = boundary - hole.begin;
-        suffix_page = above - 1;
+      if (with_suffix && hole.begin < boundary && hole.end() >= boundary) {
+        suffixes.push_back({boundary - hole.begin, above - 1});
       }
       const PageId below = hole.end() / page_units_;
-      const Unit floor = below * page_units_;
-      if (hole.end() > floor && hole.begin <= floor && hole.end() - floor > prefix) {
-        prefix = hole.end() - floor;
-        prefix_page = below;
+      if (hole.end() > below * page_units_ && hole.begin <= below * page_units_) {
+        prefixes.push_back({hole.end() - below * page_units_, below});
       }
     });
-    const auto with = [&](Unit edges) {
-      return edges >= size ? PageId{0} : static_cast<PageId>(div_up(size - edges, page_units_));
-    };
-    if (with(prefix) < need && with(prefix) <= std::max(free, with(prefix + suffix))) {
-      suffix_page = kNoPage;  // the begin of a page alone does as well as both
-      need = with(prefix);
-    } else if (with(suffix + prefix) < need) {
-      need = with(suffix + prefix);
-      const Unit inside = size - std::min<Unit>(size, need * page_units_ + prefix);
-      plan.begin = page_units_ - inside;
-      if (inside == 0) {
-        suffix_page = kNoPage;
-        plan.begin = 0;
-      }
-    } else {
-      suffix_page = kNoPage;
-      prefix_page = kNoPage;
+    std::sort(suffixes.begin(), suffixes.end());
+    std::sort(prefixes.begin(), prefixes.end());
+  }
+  Edges best;
+  best.whole = UINT32_MAX;
+  Unit least_left = UINT32_MAX;
+  for (const Edge& suffix : suffixes) {
+    for (const Edge& prefix : prefixes) {
+      if (suffix.page == prefix.page && suffix.page != kNoPage) continue;
+      const Unit edges = suffix.units + prefix.units;
+      const auto whole =
+          edges >= size ? PageId{0} : static_cast<PageId>(div_up(size - edges, page_units_));
+      const Unit left = whole * page_units_ + edges - size;
+      if (whole > best.whole || (whole == best.whole && left >= least_left)) continue;
+      // An edge that is not needed at all is no part of the choice.
+      if (left >= suffix.units && suffix.units != 0) continue;
+      if (left >= prefix.units && prefix.units != 0) continue;
+      least_left = left;
+      best = {suffix.page, prefix.page, 0, 0, whole};
+      // Of wholly free pages the last one is used in part, unless an edge follows it.
+      best.suffix = prefix.units != 0 || whole == 0 ? suffix.units - std::min(left, suffix.units)
+                                                    : suffix.units;
+      best.prefix = prefix.units;
     }
   }
-  if (suffix_page != kNoPage) plan.pages.push_back(suffix_page);
-  // Whole pages from the shortest runs first: the long runs stay whole for others.
+  return best;
+}
+
+std::vector<PageId> DeviceHeap::choose_pages(PageId count, std::span<const PageId> except,
+                                             Owner owner) const {
   std::vector<PageRange> runs = home_.free_runs(owner);
+  // From the shortest runs first: the long runs stay whole for others.
   std::stable_sort(runs.begin(), runs.end(),
                    [](const PageRange& a, const PageRange& b) { return a.count < b.count; });
-  PageId wanted = std::min(need, free);
-  plan.missing = need - wanted;
-  std::vector<PageRange> taken;
+  std::vector<PageId> taken;
+  taken.reserve(count);
+  std::vector<PageId> excluded(except.begin(), except.end());
+  std::sort(excluded.begin(), excluded.end());
   for (const PageRange& run : runs) {
-    if (wanted == 0) break;
-    const PageId part = std::min(run.count, wanted);
-    taken.push_back({run.first, part});
-    wanted -= part;
+    for (PageId page = run.first; page < run.first + run.count && taken.size() < count; ++page) {
+      if (!std::binary_search(excluded.begin(), excluded.end(), page)) taken.push_back(page);
+    }
   }
-  std::sort(taken.begin(), taken.end(),
-            [](const PageRange& a, const PageRange& b) { return a.first < b.first; });
-  for (const PageRange& run : taken) {
-    for (PageId i = 0; i < run.count; ++i) plan.pages.push_back(run.first + i);
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+DeviceHeap::WindowPlan DeviceHeap::plan_window(Unit size, Owner owner) const {
+  const PageId free = home_.free_pages(owner);
+  if (const Edges edges = choose_edges(size, owner, false); edges.whole <= free) {
+    WindowPlan plan = plan_extension(edges, owner);
+    if (plan.tail.pages != 0) return plan;
   }
+  WindowPlan plan;
+  const Edges edges = choose_edges(size, owner, true);
+  const PageId present = std::min(edges.whole, free);
+  plan.missing = edges.whole - present;
+  if (edges.suffix_page != kNoPage) {
+    plan.pages.push_back(edges.suffix_page);
+    plan.begin = page_units_ - edges.suffix;
+  }
+  const std::vector<PageId> whole = choose_pages(present, {}, owner);
+  plan.pages.insert(plan.pages.end(), whole.begin(), whole.end());
   plan.pages.insert(plan.pages.end(), plan.missing, kNoPage);
-  if (prefix_page != kNoPage) plan.pages.push_back(prefix_page);
+  if (edges.prefix_page != kNoPage) plan.pages.push_back(edges.prefix_page);
   return plan;
 }
 
-DriverStatus DeviceHeap::make_window(WindowPlan plan, Owner owner, WindowId& window) {
+// Pages at a window's end that are free already need not be mapped again.
+DeviceHeap::WindowPlan DeviceHeap::plan_extension(const Edges& edges, Owner owner) const {
+  const Windows::Tail tail = windows_.longest_tail(edges.whole, owner);
+  if (tail.pages == 0) return {};
+  const Window& window = windows_.at(tail.window);
+  const PageId more = edges.whole - tail.pages;
+  const bool prefix = edges.prefix_page != kNoPage;
+  if (window.pages.size() + more + (prefix ? 1 : 0) > window.room) return {};
+  // No page may stand twice in a window, or a run could use it twice.
+  const auto held = [&](PageId page) {
+    return std::find(window.pages.begin(), window.pages.end(), page) != window.pages.end();
+  };
+  if (prefix && held(edges.prefix_page)) return {};
+  WindowPlan plan;
+  plan.pages = choose_pages(more, window.pages, owner);
+  if (plan.pages.size() != more) return {};
+  if (prefix) plan.pages.push_back(edges.prefix_page);
+  plan.tail = tail;
+  return plan;
+}
+
+DriverStatus DeviceHeap::make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot) {
   if (plan.missing != 0 && (home_.present_pages() + plan.missing > ceiling_pages_ ||
                             !physical_.within_limit(plan.missing))) {
     return DriverStatus::out_of_memory;
@@ -338,32 +385,52 @@ DriverStatus DeviceHeap::make_window(WindowPlan plan, Owner owner, WindowId& win
     for (PageId i = 0; i < run->count; ++i) *place++ = run->first + i;
     left -= run->count;
   }
+  const bool extends = plan.tail.pages != 0;
   const std::uint64_t bytes = plan.pages.size() * page_bytes_;
+  const auto room = static_cast<std::uint32_t>(plan.pages.size() * kRoomFactor);
   DeviceAddress address = 0;
-  if (status == DriverStatus::ok) status = window_space_.take(bytes, address);
+  if (extends) {
+    const Window& window = windows_.at(plan.tail.window);
+    address = window.address + window.pages.size() * page_bytes_;
+    if (window_space_.has_leftover(address, bytes) && !window_space_.clear_leftovers()) {
+      status = DriverStatus::unknown;
+    }
+  } else if (status == DriverStatus::ok) {
+    status = window_space_.take(room * page_bytes_, address);
+  }
   if (status == DriverStatus::ok) {
     std::vector<MemHandle> handles;
     handles.reserve(plan.pages.size());
     for (const PageId page : plan.pages) handles.push_back(page_handle_[page]);
     status = window_space_.map(address, handles);
-    if (status != DriverStatus::ok && !window_space_.has_leftover(address, bytes)) {
-      window_space_.put_back(address, bytes);
+    if (status != DriverStatus::ok && !extends && !window_space_.has_leftover(address, bytes)) {
+      window_space_.put_back(address, room * page_bytes_);
     }
   }
   if (status != DriverStatus::ok) {
     for (const PageRange& run : added) ungrow(run);
     return status;
   }
-  ++counters_.windows_made;
   counters_.window_pages_made += plan.pages.size();
-  evict_windows(plan.pages.size());
-  window = windows_.add(address, std::move(plan.pages));
+  if (extends) {
+    ++counters_.windows_extended;
+    const auto places = static_cast<Unit>(windows_.at(plan.tail.window).pages.size());
+    spot = {plan.tail.window, (places - plan.tail.pages) * page_units_, size};
+    windows_.extend(plan.tail.window, plan.pages);
+    windows_.touch(plan.tail.window);
+    evict_windows(plan.tail.window);
+  } else {
+    ++counters_.windows_made;
+    const WindowId window = windows_.add(address, room, std::move(plan.pages));
+    spot = {window, plan.begin, size};
+    evict_windows(window);
+  }
   return DriverStatus::ok;
 }
 
-void DeviceHeap::evict_windows(std::uint64_t incoming) {
+void DeviceHeap::evict_windows(WindowId keep) {
   const std::uint64_t bound = options_.window_factor * home_.present_pages();
-  std::uint64_t mapped = windows_.mapped_pages() + incoming;
+  std::uint64_t mapped = windows_.mapped_pages();
   for (const Retiring& retiring : retiring_) mapped -= windows_.at(retiring.window).pages.size();
   if (mapped <= bound) return;
   // One event per stream covers all windows that go now, so let some more go with them.
@@ -371,7 +438,7 @@ void DeviceHeap::evict_windows(std::uint64_t incoming) {
   std::vector<WindowId> leaving;
   while (mapped > target) {
     const auto oldest = windows_.least_recently_used();
-    if (!oldest) break;
+    if (!oldest || *oldest == keep) break;
     windows_.at(*oldest).retired = true;
     mapped -= windows_.at(*oldest).pages.size();
     leaving.push_back(*oldest);
@@ -422,7 +489,7 @@ bool DeviceHeap::unmap_window(WindowId id) {
     for (std::uint32_t place = begin; place < end; ++place) windows_.drop_page(id, place);
     begin = end;
   }
-  window_space_.put_back(window.address, count * page_bytes_);
+  window_space_.put_back(window.address, window.room * page_bytes_);
   windows_.remove(id);
   return true;
 }

@@ -31,6 +31,7 @@ namespace gapless {
 struct HeapCounters {
   std::uint64_t home_growths = 0;
   std::uint64_t windows_made = 0;
+  std::uint64_t windows_extended = 0;
   std::uint64_t window_pages_made = 0;
   std::uint64_t windows_evicted = 0;
   std::uint64_t window_hits = 0;
@@ -98,11 +99,20 @@ class DeviceHeap {
   void validate() const;
 
  private:
-  // Pages put side by side for one request, and how much of the first and last of them it may use.
+  // Pages put side by side for one request: a new window, or more pages at the end of one.
   struct WindowPlan {
-    std::vector<PageId> pages;  // the suffix page first, the prefix page last, if there are any
-    Unit begin = 0;             // where in the first page the request begins
-    PageId missing = 0;         // pages to be created, appended where kNoPage stands
+    Windows::Tail tail;         // what is extended; tail.pages == 0: a new window
+    std::vector<PageId> pages;  // to be mapped, in order; kNoPage: to be created first
+    PageId missing = 0;         // how many are to be created
+    Unit begin = 0;             // where the request begins, in the first page of tail or pages
+  };
+  // The free begins and ends of partly used pages that a plan may use, and what it then needs.
+  struct Edges {
+    PageId suffix_page = kNoPage;
+    PageId prefix_page = kNoPage;
+    Unit suffix = 0;  // units used of them
+    Unit prefix = 0;
+    PageId whole = 0;  // wholly free pages in between
   };
   struct Retiring {
     WindowId window;
@@ -119,14 +129,21 @@ class DeviceHeap {
   DriverStatus grow(PageRange pages, Owner owner);
   DriverStatus grow_plain(PageRange pages, Owner owner);
   void ungrow(PageRange pages);
+  [[nodiscard]] Edges choose_edges(Unit size, Owner owner, bool with_suffix) const;
   [[nodiscard]] WindowPlan plan_window(Unit size, Owner owner) const;
-  DriverStatus make_window(WindowPlan plan, Owner owner, WindowId& window);
+  /// With tail.pages == 0 where no window can be extended.
+  [[nodiscard]] WindowPlan plan_extension(const Edges& edges, Owner owner) const;
+  /// The `count` wholly free pages to lend, but none of `except`.
+  [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
+                                                 Owner owner) const;
+  /// Carries a plan out; `spot` is where the request goes.
+  DriverStatus make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot);
 
   /// Lets other streams' completed frees through.
   void collect_completed();
   void settle(Owner owner, Epoch completed) { home_.settle(owner, completed); }
-  /// Retires least recently used windows until `incoming` more mapped pages keep within bounds.
-  void evict_windows(std::uint64_t incoming);
+  /// Retires least recently used windows, but not `keep`, until mapped pages are within bounds.
+  void evict_windows(WindowId keep);
   void unmap_retired();
   bool unmap_window(WindowId window);
   /// Unmaps wholly free pages from the windows that hold them; false where the driver refused.

@@ -22,7 +22,7 @@ namespace gapless {
   X(percent, peace, 2.8,                                                                           \
     "the same for programs that never repeat, earned page by page with the windows they make")     \
   X(count, peace_pages, 64, "pages put into new windows that earn one page of growth; 0: never")   \
-  X(count, window_factor, 2, "pages mapped in windows, at most this many times the pages there are") \
+  X(count, window_factor, 4, "pages mapped in windows, at most this many times the pages there are") \
   X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments")   \
   X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
   X(flag, vmm, true, "use virtual memory management where the device has it")

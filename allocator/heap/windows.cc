@@ -5,22 +5,29 @@
 namespace gapless {
 
 std::optional<WindowSpot> Windows::find(Unit size, Owner owner) const {
-  for (const WindowId id : order_) {
-    if (windows_[id].retired) continue;
-    if (auto spot = find_in(id, size, owner)) return spot;
+  for (const Extent& extent : extents_) {
+    if (windows_[extent.window].retired) continue;
+    if (auto spot = find_in(extent, size, owner)) return spot;
   }
   return {};
 }
 
-std::optional<WindowSpot> Windows::find_in(WindowId id, Unit size, Owner owner) const {
+std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owner owner) const {
+  const WindowId id = extent.window;
   const std::vector<PageId>& pages = windows_[id].pages;
   const Unit page_units = home_.page_units();
-  const auto count = static_cast<std::uint32_t>(pages.size());
+  const std::uint32_t count = extent.end;
   // Wholly free pages a run needs at least: all of the size, or all but what two edges can give.
   const Unit edges = edge_sharing_ ? 2 * (page_units - 1) : 0;
   const auto least =
       std::max<std::uint32_t>(1, size > edges ? (size - edges + page_units - 1) / page_units : 1);
-  for (std::uint32_t begin = 0; begin + least <= count;) {
+  // A run may reach back into older extents; one that lies wholly in those was found there.
+  std::uint32_t start = extent.begin;
+  while (start > 0 && (extent.begin - start) * page_units < size &&
+         is_free(pages[start - 1], owner)) {
+    --start;
+  }
+  for (std::uint32_t begin = start; begin + least <= count;) {
     // A used page at the far end of the shortest run rules out all runs over it: jump past it.
     std::uint32_t blocked = begin + least;
     while (blocked > begin && is_free(pages[blocked - 1], owner)) --blocked;
@@ -50,7 +57,7 @@ std::optional<WindowSpot> Windows::find_in(WindowId id, Unit size, Owner owner) 
   return {};
 }
 
-WindowId Windows::add(std::uint64_t address, std::vector<PageId> pages) {
+WindowId Windows::add(std::uint64_t address, std::uint32_t room, std::vector<PageId> pages) {
   WindowId id = 0;
   if (free_ids_.empty()) {
     id = static_cast<WindowId>(windows_.size());
@@ -62,10 +69,34 @@ WindowId Windows::add(std::uint64_t address, std::vector<PageId> pages) {
   mapped_pages_ += pages.size();
   windows_[id] = Window{};
   windows_[id].address = address;
+  windows_[id].room = room;
   windows_[id].pages = std::move(pages);
   windows_[id].last_use = ++uses_;
-  order_.push_back(id);
+  extents_.push_back({id, 0, static_cast<std::uint32_t>(windows_[id].pages.size())});
   return id;
+}
+
+void Windows::extend(WindowId id, const std::vector<PageId>& pages) {
+  Window& window = windows_[id];
+  const auto begin = static_cast<std::uint32_t>(window.pages.size());
+  window.pages.insert(window.pages.end(), pages.begin(), pages.end());
+  mapped_pages_ += pages.size();
+  extents_.push_back({id, begin, static_cast<std::uint32_t>(window.pages.size())});
+}
+
+Windows::Tail Windows::longest_tail(std::uint32_t most, Owner owner) const {
+  Tail longest;
+  for (const Extent& extent : extents_) {
+    const Window& window = windows_[extent.window];
+    if (extent.begin != 0 || window.retired) continue;
+    const auto count = static_cast<std::uint32_t>(window.pages.size());
+    std::uint32_t tail = 0;
+    while (tail < std::min(most, count) && is_free(window.pages[count - 1 - tail], owner)) ++tail;
+    if (tail > longest.pages && count + (most - tail) <= window.room) {
+      longest = {extent.window, tail};
+    }
+  }
+  return longest;
 }
 
 void Windows::remove(WindowId id) {
@@ -73,7 +104,7 @@ void Windows::remove(WindowId id) {
   mapped_pages_ -= pages.size() - static_cast<std::size_t>(
                                       std::count(pages.begin(), pages.end(), kNoPage));
   windows_[id] = Window{};
-  order_.erase(std::find(order_.begin(), order_.end(), id));
+  std::erase_if(extents_, [id](const Extent& extent) { return extent.window == id; });
   free_ids_.push_back(id);
 }
 
@@ -103,11 +134,10 @@ std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
 
 std::optional<WindowId> Windows::least_recently_used() const {
   std::optional<WindowId> oldest;
-  for (const WindowId id : order_) {
-    const Window& window = windows_[id];
-    if (window.live_blocks != 0 || window.retired) continue;
+  for_each([&](WindowId id, const Window& window) {
+    if (window.live_blocks != 0 || window.retired) return;
     if (!oldest || window.last_use < windows_[*oldest].last_use) oldest = id;
-  }
+  });
   return oldest;
 }
 

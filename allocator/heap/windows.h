@@ -10,8 +10,13 @@
 // stop in the free begin of the page after it: the two aliases of such a page are then used side by
 // side, on different 512 B units.
 //
-// Among the windows that have room, the oldest is taken. A repeating program then meets, with every
-// repetition, the choices it met before, and makes no new windows.
+// A window may be extended at its end, over more pages: a program whose sizes change a little from
+// step to step then pays for the difference only.
+//
+//   extents   [ 1, 3, 4, 6 ][ 9, 2 ]      made first, made later
+//
+// Among the extents that have room, the oldest is taken. A repeating program then meets, with every
+// repetition, the choices it met before, and makes no new ones.
 //
 // Nothing here calls a driver; the device layer maps and unmaps.
 #pragma once
@@ -31,6 +36,8 @@ inline constexpr PageId kNoPage = UINT32_MAX;
 
 struct Window {
   std::uint64_t address = 0;
+  /// How many places its address range has; those after pages.size() are not mapped yet.
+  std::uint32_t room = 0;
   std::vector<PageId> pages;
   std::uint32_t live_blocks = 0;
   /// When it was last used: a count of uses, for eviction of the least recently used.
@@ -50,11 +57,13 @@ class Windows {
  public:
   Windows(const Home& home, bool edge_sharing) : home_(home), edge_sharing_(edge_sharing) {}
 
-  /// The first run of `size` units free for `owner` in the oldest window that has one.
+  /// The first run of `size` units free for `owner` in the oldest extent that has one.
   [[nodiscard]] std::optional<WindowSpot> find(Unit size, Owner owner) const;
 
-  /// Adds a window over those pages, mapped at `address`.
-  WindowId add(std::uint64_t address, std::vector<PageId> pages);
+  /// Adds a window over those pages, mapped at `address`, with `room` places of address range.
+  WindowId add(std::uint64_t address, std::uint32_t room, std::vector<PageId> pages);
+  /// Adds pages, mapped behind the window's last one.
+  void extend(WindowId window, const std::vector<PageId>& pages);
   /// Forgets a window without live blocks.
   void remove(WindowId window);
   /// That place of the window no longer holds its page.
@@ -67,16 +76,29 @@ class Windows {
   /// The home's units behind a spot, neighbours joined, in the window's order.
   [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const;
 
+  /// A run of wholly free pages at a window's end.
+  struct Tail {
+    WindowId window = 0;
+    std::uint32_t pages = 0;  // 0: no window has one
+  };
+  /// The longest tail of at most `most` pages in a window with room for the rest of `most`; the
+  /// oldest of equals.
+  [[nodiscard]] Tail longest_tail(std::uint32_t most, Owner owner) const;
+
   /// The window without live blocks that was used longest ago.
   [[nodiscard]] std::optional<WindowId> least_recently_used() const;
 
   /// Calls f(id, window) for every window, the oldest first.
   template <class F>
   void for_each(F&& f) const {
-    for (const WindowId id : order_) f(id, windows_[id]);
+    for (const Extent& extent : extents_) {
+      if (extent.begin == 0) f(extent.window, windows_[extent.window]);
+    }
   }
 
-  [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(order_.size()); }
+  [[nodiscard]] std::uint32_t count() const {
+    return static_cast<std::uint32_t>(windows_.size() - free_ids_.size());
+  }
   /// Places of all windows that hold a page: mappings beside the home's.
   [[nodiscard]] std::uint64_t mapped_pages() const { return mapped_pages_; }
 
@@ -84,12 +106,21 @@ class Windows {
   [[nodiscard]] bool is_free(PageId page, Owner owner) const {
     return page != kNoPage && home_.is_free(page, owner);
   }
-  [[nodiscard]] std::optional<WindowSpot> find_in(WindowId id, Unit size, Owner owner) const;
+  // The places [begin, end) of a window, made at one time.
+  struct Extent {
+    WindowId window = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+
+  /// A spot that touches the extent and lies before its end.
+  [[nodiscard]] std::optional<WindowSpot> find_in(const Extent& extent, Unit size,
+                                                  Owner owner) const;
 
   const Home& home_;
   bool edge_sharing_;
   std::vector<Window> windows_;       // by id; ids of removed windows are used again
-  std::vector<WindowId> order_;       // the live ones, oldest first
+  std::vector<Extent> extents_;       // of the live ones, oldest first
   std::vector<WindowId> free_ids_;
   std::uint64_t mapped_pages_ = 0;
   std::uint64_t uses_ = 0;
