@@ -326,7 +326,7 @@ std::vector<PageId> DeviceHeap::choose_pages(PageId count, std::span<const PageI
 DeviceHeap::WindowPlan DeviceHeap::plan_window(Unit size, Owner owner) const {
   const PageId free = home_.free_pages(owner);
   if (const Edges edges = choose_edges(size, owner, false); edges.whole <= free) {
-    WindowPlan plan = plan_extension(edges, owner);
+    WindowPlan plan = plan_extension(size, edges, owner);
     if (plan.tail.pages != 0) return plan;
   }
   WindowPlan plan;
@@ -336,6 +336,8 @@ DeviceHeap::WindowPlan DeviceHeap::plan_window(Unit size, Owner owner) const {
   if (edges.suffix_page != kNoPage) {
     plan.pages.push_back(edges.suffix_page);
     plan.begin = page_units_ - edges.suffix;
+  } else if (edges.prefix_page == kNoPage) {
+    plan.begin = skipped_begin(size);
   }
   const std::vector<PageId> whole = choose_pages(present, {}, owner);
   plan.pages.insert(plan.pages.end(), whole.begin(), whole.end());
@@ -344,8 +346,16 @@ DeviceHeap::WindowPlan DeviceHeap::plan_window(Unit size, Owner owner) const {
   return plan;
 }
 
+// How much of the first page to leave free when the last one need not be used to its end.
+Unit DeviceHeap::skipped_begin(Unit size) const {
+  const Unit partial = size % page_units_;
+  const bool skips = options_.edge_sharing && partial != 0 && home_.prefers_free_prefix();
+  return skips ? page_units_ - partial : 0;
+}
+
 // Pages at a window's end that are free already need not be mapped again.
-DeviceHeap::WindowPlan DeviceHeap::plan_extension(const Edges& edges, Owner owner) const {
+DeviceHeap::WindowPlan DeviceHeap::plan_extension(Unit size, const Edges& edges,
+                                                  Owner owner) const {
   const Windows::Tail tail = windows_.longest_tail(edges.whole, owner);
   if (tail.pages == 0) return {};
   const Window& window = windows_.at(tail.window);
@@ -361,6 +371,7 @@ DeviceHeap::WindowPlan DeviceHeap::plan_extension(const Edges& edges, Owner owne
   plan.pages = choose_pages(more, window.pages, owner);
   if (plan.pages.size() != more) return {};
   if (prefix) plan.pages.push_back(edges.prefix_page);
+  plan.begin = prefix ? 0 : skipped_begin(size);
   plan.tail = tail;
   return plan;
 }
@@ -415,7 +426,7 @@ DriverStatus DeviceHeap::make_window(WindowPlan plan, Unit size, Owner owner, Wi
   if (extends) {
     ++counters_.windows_extended;
     const auto places = static_cast<Unit>(windows_.at(plan.tail.window).pages.size());
-    spot = {plan.tail.window, (places - plan.tail.pages) * page_units_, size};
+    spot = {plan.tail.window, (places - plan.tail.pages) * page_units_ + plan.begin, size};
     windows_.extend(plan.tail.window, plan.pages);
     windows_.touch(plan.tail.window);
     evict_windows(plan.tail.window);

@@ -132,7 +132,8 @@ class DeviceHeap {
   [[nodiscard]] Edges choose_edges(Unit size, Owner owner, bool with_suffix) const;
   [[nodiscard]] WindowPlan plan_window(Unit size, Owner owner) const;
   /// With tail.pages == 0 where no window can be extended.
-  [[nodiscard]] WindowPlan plan_extension(const Edges& edges, Owner owner) const;
+  [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Owner owner) const;
+  [[nodiscard]] Unit skipped_begin(Unit size) const;
   /// The `count` wholly free pages to lend, but none of `except`.
   [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
                                                  Owner owner) const;

@@ -33,11 +33,19 @@ Home::Holes& Home::make_holes_of(Owner owner) {
 
 // --- filing ------------------------------------------------------------------------------------
 
+std::uint64_t* Home::edge_sum(const Block& hole) {
+  const bool begins = hole.begin % page_units_ == 0;
+  const bool ends = hole.end() % page_units_ == 0;
+  if (begins == ends || hole.size >= page_units_) return nullptr;
+  return begins ? &prefix_units_ : &suffix_units_;
+}
+
 void Home::file(BlockId id) {
   const Block& hole = blocks_[id];
   Holes& holes = make_holes_of(hole.owner);
   holes.bins.insert(id);
   holes.units += hole.size;
+  if (std::uint64_t* sum = edge_sum(hole); sum != nullptr) *sum += hole.size;
   const PageId boundary = page_up(hole.begin);
   const Unit at = boundary * page_units_;
   if (hole.end() > at) starts_[boundary] = id;
@@ -49,6 +57,7 @@ void Home::unfile(BlockId id) {
   Holes& holes = *holes_[hole.owner];
   holes.bins.remove(id);
   holes.units -= hole.size;
+  if (std::uint64_t* sum = edge_sum(hole); sum != nullptr) *sum -= hole.size;
   const PageId boundary = page_up(hole.begin);
   if (starts_[boundary] == id) starts_[boundary] = 0;
   if (suffix_[boundary] == id) suffix_[boundary] = 0;

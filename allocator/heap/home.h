@@ -107,6 +107,10 @@ class Home {
   /// hole (a wholly free page, a suffix or a prefix).
   [[nodiscard]] BlockId hole_at(Unit unit) const;
 
+  /// Whether more memory lies in free ends of partly used pages than in free begins. Who leaves a
+  /// piece of a page free then leaves its begin: a window uses one of each.
+  [[nodiscard]] bool prefers_free_prefix() const { return suffix_units_ > prefix_units_; }
+
   // --- sums ------------------------------------------------------------------------------------
 
   [[nodiscard]] std::uint64_t free_units() const;
@@ -163,6 +167,8 @@ class Home {
   }
   [[nodiscard]] PageId page_down(Unit unit) const { return unit / page_units_; }
 
+  /// The sum a hole counts in, if it is only the begin or the end of a page.
+  std::uint64_t* edge_sum(const Block& hole);
   /// Files a hole in its owner's bins, and at the page boundaries it touches.
   void file(BlockId hole);
   void unfile(BlockId hole);
@@ -179,6 +185,8 @@ class Home {
   Unit page_units_;
   PageId max_pages_;
   BlockId first_ = 0;
+  std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
+  std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;
   std::vector<std::unique_ptr<Holes>> holes_;  // by owner
   // For each page boundary: the hole whose first boundary it is, if the hole goes on past it

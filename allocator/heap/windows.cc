@@ -39,7 +39,12 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owne
     std::uint32_t end = begin + least;
     while (end < count && is_free(pages[end], owner)) ++end;
     const Unit whole = (end - first) * page_units;
-    if (whole >= size) return WindowSpot{id, first * page_units, size};
+    if (whole >= size) {
+      const Unit skip = edge_sharing_ && size % page_units != 0 && home_.prefers_free_prefix()
+                            ? page_units - size % page_units
+                            : 0;
+      return WindowSpot{id, first * page_units + skip, size};
+    }
     if (edge_sharing_) {
       Unit prefix = 0;
       Unit suffix = 0;
