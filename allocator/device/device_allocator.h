@@ -95,6 +95,8 @@ class DeviceAllocator {
 
  private:
   [[nodiscard]] DeviceStatistics read_statistics() const;
+  /// Brings the statistics of holes up to date; note_memory() also those of reserved memory.
+  void note_holes();
   void note_memory();
   std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;
 
@@ -105,6 +107,7 @@ class DeviceAllocator {
   DeviceHeap heap_;
   LiveTable live_;
   StatisticsKeeper statistics_;
+  std::uint64_t noted_changes_ = 0;  // heap_.changes() at the last note_memory()
   std::string last_failure_;
 };
 

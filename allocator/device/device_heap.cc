@@ -1,6 +1,7 @@
 #include "allocator/device/device_heap.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <string>
 
@@ -35,6 +36,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       vmm_(properties.has_vmm && options.vmm),
       page_bytes_(usable_page_bytes(properties, options)),
       page_units_(static_cast<Unit>(page_bytes_ / kUnitBytes)),
+      page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
       home_(blocks_, page_units_, home_pages(properties, page_bytes_)),
       windows_(home_, options.edge_sharing),
       streams_(driver, device),
@@ -97,6 +99,7 @@ void DeviceHeap::free(BlockId id, Owner owner) {
 // --- the miss ladder ---------------------------------------------------------------------------
 
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, std::uint64_t peak_bytes) {
+  ++misses_;
   unmap_retired();
   if (streams_.streams() > 1) {
     collect_completed();

@@ -81,6 +81,8 @@ class DeviceHeap {
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] const HeapCounters& counters() const { return counters_; }
+  /// Changes with every request that found no hole, which alone may change reserved memory.
+  [[nodiscard]] std::uint64_t changes() const { return misses_; }
   [[nodiscard]] std::uint64_t pages_created() const;
   [[nodiscard]] std::uint64_t pages_released() const;
   /// The last driver error that stopped a request.
@@ -88,7 +90,8 @@ class DeviceHeap {
 
   /// The address of a unit of the home, whose page is present.
   [[nodiscard]] DeviceAddress home_address(Unit unit) const {
-    return page_address_[unit / page_units_] + std::uint64_t{unit % page_units_} * kUnitBytes;
+    return page_address_[unit >> page_shift_] +
+           std::uint64_t{unit & (page_units_ - 1)} * kUnitBytes;
   }
   /// The address of a live or window block.
   [[nodiscard]] DeviceAddress address_of(BlockId block) const;
@@ -156,6 +159,7 @@ class DeviceHeap {
   bool vmm_;
   std::uint64_t page_bytes_;
   Unit page_units_;
+  unsigned page_shift_;
   BlockTable blocks_;
   Home home_;
   Windows windows_;
@@ -168,6 +172,7 @@ class DeviceHeap {
   std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
   std::deque<Retiring> retiring_;
   HeapCounters counters_;
+  std::uint64_t misses_ = 0;
   std::uint64_t ceiling_pages_ = UINT64_MAX;  // the driver had no more than this many pages
   DriverStatus last_driver_status_ = DriverStatus::ok;
 };

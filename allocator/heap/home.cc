@@ -1,6 +1,8 @@
 #include "allocator/heap/home.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -9,10 +11,14 @@ namespace gapless {
 Home::Home(BlockTable& blocks, Unit page_units, PageId max_pages)
     : blocks_(blocks),
       page_units_(page_units),
+      page_shift_(static_cast<unsigned>(std::countr_zero(page_units))),
       max_pages_(max_pages),
       present_(max_pages),
       starts_(std::size_t{max_pages} + 1, 0),
       suffix_(std::size_t{max_pages} + 1, 0) {
+  if (!std::has_single_bit(page_units)) {
+    throw std::invalid_argument("the page size is no power of two");
+  }
   if (std::uint64_t{page_units} * max_pages > UINT32_MAX) {
     throw std::invalid_argument("the home is larger than 2 TiB");
   }
@@ -33,34 +39,36 @@ Home::Holes& Home::make_holes_of(Owner owner) {
 
 // --- filing ------------------------------------------------------------------------------------
 
-std::uint64_t* Home::edge_sum(const Block& hole) {
-  const bool begins = hole.begin % page_units_ == 0;
-  const bool ends = hole.end() % page_units_ == 0;
-  if (begins == ends || hole.size >= page_units_) return nullptr;
-  return begins ? &prefix_units_ : &suffix_units_;
+void Home::note_boundary(BlockId id, bool there) {
+  const Block& hole = blocks_[id];
+  const PageId boundary = page_up(hole.begin);
+  const Unit at = boundary << page_shift_;
+  if (hole.end() < at) return;  // the usual small hole: inside one page
+  if (hole.end() > at) starts_[boundary] = there ? id : 0;
+  if (hole.begin < at) suffix_[boundary] = there ? id : 0;
+  if (hole.size >= page_units_) return;
+  // Only the begin or only the end of one page?
+  std::uint64_t* sum = nullptr;
+  if (hole.begin == at) sum = &prefix_units_;
+  if (hole.end() == at) sum = &suffix_units_;
+  if (sum != nullptr) *sum += there ? hole.size : 0 - std::uint64_t{hole.size};
 }
 
 void Home::file(BlockId id) {
   const Block& hole = blocks_[id];
-  Holes& holes = make_holes_of(hole.owner);
-  holes.bins.insert(id);
-  holes.units += hole.size;
-  if (std::uint64_t* sum = edge_sum(hole); sum != nullptr) *sum += hole.size;
-  const PageId boundary = page_up(hole.begin);
-  const Unit at = boundary * page_units_;
-  if (hole.end() > at) starts_[boundary] = id;
-  if (hole.begin < at && hole.end() >= at) suffix_[boundary] = id;
+  if (hole.owner >= holes_.size() || !holes_[hole.owner]) make_holes_of(hole.owner);
+  holes_[hole.owner]->bins.insert(id);
+  free_units_ += hole.size;
+  ++hole_count_;
+  note_boundary(id, true);
 }
 
 void Home::unfile(BlockId id) {
   const Block& hole = blocks_[id];
-  Holes& holes = *holes_[hole.owner];
-  holes.bins.remove(id);
-  holes.units -= hole.size;
-  if (std::uint64_t* sum = edge_sum(hole); sum != nullptr) *sum -= hole.size;
-  const PageId boundary = page_up(hole.begin);
-  if (starts_[boundary] == id) starts_[boundary] = 0;
-  if (suffix_[boundary] == id) suffix_[boundary] = 0;
+  holes_[hole.owner]->bins.remove(id);
+  free_units_ -= hole.size;
+  --hole_count_;
+  note_boundary(id, false);
 }
 
 void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
@@ -128,7 +136,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
   const SizeBins& bins = holes_[blocks_[first].owner]->bins;
-  const PageId enough = size / page_units_;  // hardly any place breaks fewer
+  const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
   PageId least = UINT32_MAX;
   BlockId id = first;
@@ -424,18 +432,6 @@ BlockId Home::hole_at(Unit unit) const {
 
 // --- sums --------------------------------------------------------------------------------------
 
-std::uint64_t Home::free_units() const {
-  std::uint64_t units = 0;
-  for (const auto& holes : holes_) units += holes ? holes->units : 0;
-  return units;
-}
-
-std::uint32_t Home::hole_count() const {
-  std::uint32_t count = 0;
-  for (const auto& holes : holes_) count += holes ? holes->bins.count() : 0;
-  return count;
-}
-
 Unit Home::largest_hole(Owner owner) const {
   const Holes* own = holes_of(owner);
   return std::max(holes_[kAnyone]->bins.largest(), own != nullptr ? own->bins.largest() : 0);
@@ -452,6 +448,8 @@ void Home::validate() const {
   std::vector<BlockId> absent;
   Bitmap present(max_pages_);
   present.set_range(0, max_pages_);
+  std::uint64_t prefix_units = 0;
+  std::uint64_t suffix_units = 0;
   Unit expected = 0;
   BlockId before = 0;
   for (BlockId id = first_; id != 0; id = blocks_[id].next) {
@@ -477,6 +475,11 @@ void Home::validate() const {
       const Unit at = boundary * page_units_;
       if (block.end() > at) check(starts_[boundary] == id, "a hole missing at its boundary");
       if (block.begin < at && block.end() >= at) check(suffix_[boundary] == id, "a lost suffix");
+      const bool begins = block.begin == at;
+      const bool ends = block.end() == at;
+      if (begins != ends && block.size < page_units_) {
+        (begins ? prefix_units : suffix_units) += block.size;
+      }
       if (before != 0 && blocks_[before].state == BlockState::hole) {
         check(blocks_[before].owner != block.owner,
               "two neighbouring holes of one owner stay apart");
@@ -486,6 +489,12 @@ void Home::validate() const {
     before = id;
   }
   check(expected == max_pages_ * page_units_, "blocks do not reach the end");
+  check(std::accumulate(units.begin(), units.end(), std::uint64_t{0}) == free_units_,
+        "free units do not add up");
+  check(std::accumulate(counts.begin(), counts.end(), 0U) == hole_count_,
+        "the number of holes is wrong");
+  check(prefix_units == prefix_units_ && suffix_units == suffix_units_,
+        "the sums of free begins and ends are wrong");
   check(absent == absent_, "the list of absent blocks is wrong");
   for (PageId page = 0; page < max_pages_; ++page) {
     check(present.test(page) == present_.test(page), "a page is present and absent");
@@ -493,7 +502,6 @@ void Home::validate() const {
   for (std::size_t owner = 0; owner < holes_.size(); ++owner) {
     if (!holes_[owner]) continue;
     holes_[owner]->bins.validate();
-    check(holes_[owner]->units == units[owner], "free units do not add up");
     check(holes_[owner]->bins.count() == counts[owner], "a hole is not in its bins");
     for (std::uint32_t word = 0; word < pages[owner].words(); ++word) {
       check(pages[owner].word(word) == holes_[owner]->pages.word(word),

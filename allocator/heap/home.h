@@ -41,8 +41,8 @@ struct Fit {
 
 class Home {
  public:
-  /// Room for `max_pages` pages of `page_units` units each, all absent. max_pages * page_units must
-  /// fit 32 bits.
+  /// Room for `max_pages` pages of `page_units` units (a power of two) each, all absent.
+  /// max_pages * page_units must fit 32 bits.
   Home(BlockTable& blocks, Unit page_units, PageId max_pages);
 
   [[nodiscard]] Unit page_units() const { return page_units_; }
@@ -113,8 +113,8 @@ class Home {
 
   // --- sums ------------------------------------------------------------------------------------
 
-  [[nodiscard]] std::uint64_t free_units() const;
-  [[nodiscard]] std::uint32_t hole_count() const;
+  [[nodiscard]] std::uint64_t free_units() const { return free_units_; }
+  [[nodiscard]] std::uint32_t hole_count() const { return hole_count_; }
   /// The largest hole that `owner` may use, in units.
   [[nodiscard]] Unit largest_hole(Owner owner) const;
 
@@ -139,7 +139,6 @@ class Home {
     Holes(BlockTable& blocks, PageId max_pages) : bins(blocks), pages(max_pages) {}
     SizeBins bins;
     Bitmap pages;  // wholly free
-    std::uint64_t units = 0;
   };
 
   // Requests from 1 MiB on are worth a look at pages.
@@ -163,12 +162,12 @@ class Home {
     return hole.owner == kAnyone || hole.owner == owner;
   }
   [[nodiscard]] PageId page_up(Unit unit) const {
-    return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) / page_units_);
+    return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) >> page_shift_);
   }
-  [[nodiscard]] PageId page_down(Unit unit) const { return unit / page_units_; }
+  [[nodiscard]] PageId page_down(Unit unit) const { return unit >> page_shift_; }
 
-  /// The sum a hole counts in, if it is only the begin or the end of a page.
-  std::uint64_t* edge_sum(const Block& hole);
+  /// Adds a hole that reaches a page boundary to what is known by page, or takes it away.
+  void note_boundary(BlockId hole, bool there);
   /// Files a hole in its owner's bins, and at the page boundaries it touches.
   void file(BlockId hole);
   void unfile(BlockId hole);
@@ -183,8 +182,11 @@ class Home {
 
   BlockTable& blocks_;
   Unit page_units_;
+  unsigned page_shift_;  // page_units_ == 1 << page_shift_
   PageId max_pages_;
   BlockId first_ = 0;
+  std::uint64_t free_units_ = 0;
+  std::uint32_t hole_count_ = 0;
   std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;

@@ -1,0 +1,251 @@
+#include "allocator/c_api.h"
+
+#include <exception>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "allocator/base/error.h"
+#include "allocator/device/allocator.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/report/memory_state.h"
+#include "allocator/trace/load.h"
+
+struct gapless_allocator {
+  std::unique_ptr<gapless::Driver> driver;
+  std::unique_ptr<gapless::Allocator> devices;
+};
+
+namespace {
+
+using gapless::DeviceAllocator;
+using gapless::Status;
+
+thread_local std::string last_error;
+
+gapless_status fail(gapless_status status, std::string text) {
+  last_error = std::move(text);
+  return status;
+}
+
+gapless_status code_of(Status status) {
+  switch (status) {
+    case Status::ok: return GAPLESS_OK;
+    case Status::out_of_memory: return GAPLESS_OUT_OF_MEMORY;
+    case Status::invalid_argument: return GAPLESS_INVALID_ARGUMENT;
+    case Status::driver_error: return GAPLESS_DRIVER_ERROR;
+  }
+  return GAPLESS_INTERNAL_ERROR;
+}
+
+// Runs `body`, and turns whatever it throws into a status: nothing crosses the boundary.
+template <class F>
+gapless_status guarded(F&& body) noexcept {
+  try {
+    last_error.clear();
+    return body();
+  } catch (const gapless::InputError& error) {
+    return fail(GAPLESS_INVALID_ARGUMENT, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(GAPLESS_INTERNAL_ERROR, {});
+  } catch (const std::exception& error) {
+    try {
+      return fail(GAPLESS_INTERNAL_ERROR, error.what());
+    } catch (...) {
+      return GAPLESS_INTERNAL_ERROR;
+    }
+  } catch (...) {
+    return GAPLESS_INTERNAL_ERROR;
+  }
+}
+
+// Runs body(device allocator), or says what is wrong with the arguments.
+template <class F>
+gapless_status on_device(const gapless_allocator* allocator, int32_t device, F&& body) noexcept {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    DeviceAllocator* found = allocator->devices->device(device);
+    if (found == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT,
+                  "there is no device " + std::to_string(device) + "; there are " +
+                      std::to_string(allocator->devices->devices()));
+    }
+    return body(*found);
+  });
+}
+
+gapless_stat c_stat(const gapless::Stat& stat) {
+  return {stat.current, stat.peak, stat.allocated, stat.freed};
+}
+gapless_pool_stat c_stat(const gapless::PoolStat& stat) {
+  return {c_stat(stat.all), c_stat(stat.small_pool), c_stat(stat.large_pool)};
+}
+
+}  // namespace
+
+namespace gapless {
+
+gapless_status create_over(std::unique_ptr<Driver> driver, const Options& options,
+                           gapless_allocator** allocator) {
+  auto made = std::make_unique<gapless_allocator>();
+  DriverStatus status = DriverStatus::ok;
+  made->devices = std::make_unique<Allocator>(*driver, options, status);
+  if (status != DriverStatus::ok) {
+    return fail(GAPLESS_DRIVER_ERROR, std::string("the driver failed with ") + to_string(status));
+  }
+  made->driver = std::move(driver);
+  *allocator = made.release();
+  return GAPLESS_OK;
+}
+
+}  // namespace gapless
+
+extern "C" {
+
+const char* gapless_version(void) { return "0.1.0"; }
+
+const char* gapless_status_text(gapless_status status) {
+  switch (status) {
+    case GAPLESS_OK: return "ok";
+    case GAPLESS_OUT_OF_MEMORY: return "out of memory";
+    case GAPLESS_INVALID_ARGUMENT: return "invalid argument";
+    case GAPLESS_DRIVER_ERROR: return "driver error";
+    case GAPLESS_INTERNAL_ERROR: return "internal error";
+  }
+  return "unknown status";
+}
+
+gapless_status gapless_create(const char* options, gapless_allocator** allocator) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
+    gapless::Options chosen;
+    if (options == nullptr) {
+      chosen = gapless::options_from_environment();
+    } else {
+      std::vector<std::string> warnings;
+      chosen = gapless::parse_options(options, warnings);
+      if (!warnings.empty()) return fail(GAPLESS_INVALID_ARGUMENT, warnings.front());
+    }
+    std::string error;
+    auto driver = gapless::CudaDriver::open(error);
+    if (!driver) return fail(GAPLESS_DRIVER_ERROR, error);
+    return gapless::create_over(std::move(driver), chosen, allocator);
+  });
+}
+
+gapless_status gapless_destroy(gapless_allocator* allocator) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return GAPLESS_OK;
+    std::int64_t live = 0;
+    for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
+      live += allocator->devices->device(i)->statistics().allocation.all.current;
+    }
+    if (live != 0) {
+      return fail(GAPLESS_INVALID_ARGUMENT, std::to_string(live) + " blocks are still live");
+    }
+    delete allocator;
+    return GAPLESS_OK;
+  });
+}
+
+int32_t gapless_devices(const gapless_allocator* allocator) {
+  return allocator == nullptr ? 0 : allocator->devices->devices();
+}
+
+gapless_status gapless_alloc(gapless_allocator* allocator, int32_t device, size_t bytes,
+                             void* stream, void** memory) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    if (memory == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
+    gapless::DeviceAddress address = 0;
+    const Status status =
+        found.alloc(bytes, reinterpret_cast<gapless::StreamHandle>(stream), address);
+    if (status != Status::ok) return fail(code_of(status), found.last_failure());
+    *memory = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_free(gapless_allocator* allocator, void* memory) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    const Status status =
+        allocator->devices->free(reinterpret_cast<gapless::DeviceAddress>(memory));
+    if (status == Status::invalid_argument) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "this address was not given out, or is free already");
+    }
+    return code_of(status);
+  });
+}
+
+gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
+                             gapless_statistics* statistics) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    if (statistics == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
+    const gapless::DeviceStatistics from = found.statistics();
+    *statistics = {c_stat(from.allocation),
+                   c_stat(from.segment),
+                   c_stat(from.active),
+                   c_stat(from.inactive_split),
+                   c_stat(from.allocated_bytes),
+                   c_stat(from.reserved_bytes),
+                   c_stat(from.active_bytes),
+                   c_stat(from.inactive_split_bytes),
+                   c_stat(from.requested_bytes),
+                   c_stat(from.oversize_allocations),
+                   c_stat(from.oversize_segments),
+                   from.num_alloc_retries,
+                   from.num_ooms,
+                   from.num_sync_all_streams,
+                   from.num_device_alloc,
+                   from.num_device_free,
+                   from.max_split_size};
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) {
+    found.reset_peak_statistics();
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int32_t device) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) {
+    found.reset_accumulated_statistics();
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_trim(gapless_allocator* allocator, int32_t device, size_t keep_bytes) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const Status status = found.trim(keep_bytes);
+    if (status != Status::ok) return fail(code_of(status), "the driver kept some of the memory");
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_set_limit(gapless_allocator* allocator, int32_t device, size_t bytes) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) {
+    found.set_limit_bytes(bytes);
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_dump(const gapless_allocator* allocator, const char* path) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr || path == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "the allocator or the path is null");
+    }
+    std::vector<gapless::HeapReport> reports;
+    for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
+      reports.push_back(allocator->devices->device(i)->report());
+    }
+    gapless::write_file(path, gapless::write_dump(reports));
+    return GAPLESS_OK;
+  });
+}
+
+const char* gapless_last_error(void) { return last_error.c_str(); }
+
+}  // extern "C"

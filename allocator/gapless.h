@@ -1,0 +1,124 @@
+/* gapless: a caching allocator for GPU memory that leaves no gap between the memory it reserves
+ * and the memory it hands out. This is its C interface; everything above it is private.
+ *
+ *   gapless_allocator* allocator;
+ *   if (gapless_create(NULL, &allocator) != GAPLESS_OK) { ... gapless_last_error() ... }
+ *   void* memory;
+ *   gapless_alloc(allocator, 0, 1 << 20, stream, &memory);
+ *   gapless_free(allocator, memory);
+ *   gapless_destroy(allocator);
+ *
+ * Every function may be called from any thread; none throws, and none writes to its results unless
+ * it returns GAPLESS_OK. A block freed may be reused at once by later work on the stream it was
+ * allocated on, and by other streams once that stream's work so far is done.
+ */
+#ifndef GAPLESS_H
+#define GAPLESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gapless_allocator gapless_allocator;
+
+typedef enum gapless_status {
+  GAPLESS_OK = 0,
+  GAPLESS_OUT_OF_MEMORY = 1,
+  GAPLESS_INVALID_ARGUMENT = 2, /* the caller's mistake: null, unknown address, device or option */
+  GAPLESS_DRIVER_ERROR = 3,     /* no driver, or it refused something other than memory */
+  GAPLESS_INTERNAL_ERROR = 4    /* a bug, or the host ran out of memory */
+} gapless_status;
+
+/* One figure: now, its highest value, all that was ever added, and all that was taken away. */
+typedef struct gapless_stat {
+  int64_t current;
+  int64_t peak;
+  int64_t allocated;
+  int64_t freed;
+} gapless_stat;
+
+/* A figure for all memory, and for PyTorch's two pools (blocks up to 1 MiB, and larger ones). */
+typedef struct gapless_pool_stat {
+  gapless_stat all;
+  gapless_stat small_pool;
+  gapless_stat large_pool;
+} gapless_pool_stat;
+
+/* PyTorch's DeviceStats, field by field. Bytes where the name says so, else counts. */
+typedef struct gapless_statistics {
+  gapless_pool_stat allocation;
+  gapless_pool_stat segment;
+  gapless_pool_stat active;
+  gapless_pool_stat inactive_split;
+  gapless_pool_stat allocated_bytes;
+  gapless_pool_stat reserved_bytes;
+  gapless_pool_stat active_bytes;
+  gapless_pool_stat inactive_split_bytes;
+  gapless_pool_stat requested_bytes;
+  gapless_stat oversize_allocations;
+  gapless_stat oversize_segments;
+  int64_t num_alloc_retries;
+  int64_t num_ooms;
+  int64_t num_sync_all_streams;
+  int64_t num_device_alloc;
+  int64_t num_device_free;
+  int64_t max_split_size;
+} gapless_statistics;
+
+/* "0.1.0" */
+const char* gapless_version(void);
+/* "out of memory", ... */
+const char* gapless_status_text(gapless_status status);
+
+/* An allocator over all devices of the CUDA driver. `options`: "key:value,..." as in GAPLESS_CONF
+ * (docs/options.md), or NULL for that variable's own. A wrong option is GAPLESS_INVALID_ARGUMENT;
+ * in the variable it is warned about and left out. */
+gapless_status gapless_create(const char* options, gapless_allocator** allocator);
+
+/* Gives everything back to the driver. GAPLESS_INVALID_ARGUMENT, and nothing done, while blocks are
+ * live. NULL is ignored. */
+gapless_status gapless_destroy(gapless_allocator* allocator);
+
+int32_t gapless_devices(const gapless_allocator* allocator);
+
+/* At least `bytes` bytes, aligned to 512. 0 bytes give NULL. `stream`: a CUstream or cudaStream_t;
+ * NULL is the default stream. */
+gapless_status gapless_alloc(gapless_allocator* allocator, int32_t device, size_t bytes,
+                             void* stream, void** memory);
+
+/* Takes back what gapless_alloc gave. NULL is ignored; any other address is
+ * GAPLESS_INVALID_ARGUMENT. */
+gapless_status gapless_free(gapless_allocator* allocator, void* memory);
+
+gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
+                             gapless_statistics* statistics);
+gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device);
+gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int32_t device);
+
+/* Returns free memory to the driver until at most `keep_bytes` are reserved. Waits for the device. */
+gapless_status gapless_trim(gapless_allocator* allocator, int32_t device, size_t keep_bytes);
+
+/* Reserves no more than `bytes` on the device from now on. */
+gapless_status gapless_set_limit(gapless_allocator* allocator, int32_t device, size_t bytes);
+
+/* Writes the state of every device as JSON to the file, for `gapless inspect`. */
+gapless_status gapless_dump(const gapless_allocator* allocator, const char* path);
+
+/* Why the last call of this thread failed, in words; "" where none did. The text lives until the
+ * thread's next call. */
+const char* gapless_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#endif /* GAPLESS_H */

@@ -1,0 +1,62 @@
+// MemoryState: what lies where at one moment, whoever allocated it.
+//
+//   PyTorch snapshot --+
+//                      +--> MemoryState --> analyze() --> Fragmentation (fragmentation.h)
+//   gapless dump ------+
+//
+// The same picture for both: segments (ranges of addresses backed by memory) made of blocks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allocator/device/device_allocator.h"
+#include "allocator/trace/snapshot.h"
+
+namespace gapless {
+
+struct StateBlock {
+  enum class Kind : std::uint8_t {
+    live,     // handed out
+    pending,  // freed, but not reusable yet
+    free,
+  };
+  Kind kind = Kind::free;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t requested_bytes = 0;  // live and pending
+  std::uint64_t stream = 0;
+  std::string site;  // where it was allocated, if known
+};
+
+struct StateSegment {
+  DeviceIndex device = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t stream = 0;
+  std::string pool;  // "small", "large", "home"; a private pool's id follows in brackets
+  std::vector<StateBlock> blocks;  // by address; together as long as the segment
+};
+
+struct MemoryState {
+  std::string name;
+  std::string source;  // "PyTorch snapshot" or "gapless dump"
+  std::vector<StateSegment> segments;
+  /// gapless joins free pages to windows, so more than the largest hole can be had; 0 elsewhere.
+  std::uint64_t joinable_free_bytes = 0;
+  std::uint64_t page_bytes = 0;
+  std::uint32_t windows = 0;
+};
+
+MemoryState state_of(const Snapshot& snapshot);
+
+/// The dump of one or more devices, as JSON text: everything a HeapReport holds.
+std::string write_dump(const std::vector<HeapReport>& reports);
+/// Reads what write_dump wrote. Throws InputError; `name` stands in errors.
+MemoryState read_dump(const std::string& text, const std::string& name);
+
+/// A PyTorch snapshot or a gapless dump, told apart by its first bytes. Throws InputError.
+MemoryState load_state(const std::string& path);
+
+}  // namespace gapless

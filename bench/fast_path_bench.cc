@@ -1,0 +1,166 @@
+// What an allocation and a free cost when no driver call is needed.
+//
+//   fast_path_bench --benchmark_filter=mixed/1000
+//
+// Each iteration frees one of the live blocks, chosen at random, and allocates another of a random
+// size in its place: one pair. Lock, address map and all statistics are on. The native model does
+// the same for comparison (without a lock and without statistics, which PyTorch's own also has).
+#include <benchmark/benchmark.h>
+
+#include <bit>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "allocator/base/bytes.h"
+#include "bench/peers/peer.h"
+#include "simgpu/sim_driver.h"
+
+namespace {
+
+using namespace gapless;
+
+enum class Sizes { small, large, mixed };
+
+// Sizes with every octave of a range equally likely.
+std::uint64_t draw(Sizes sizes, std::mt19937_64& random) {
+  const auto between = [&](int low, int high) {
+    const int octave = low + static_cast<int>(random() % static_cast<unsigned>(high - low));
+    const std::uint64_t base = std::uint64_t{1} << octave;
+    return base + random() % base;
+  };
+  switch (sizes) {
+    case Sizes::small: return between(9, 17);   // 512 B to 128 KiB
+    case Sizes::large: return between(20, 24);  // 1 to 16 MiB
+    case Sizes::mixed: break;
+  }
+  return random() % 8 == 0 ? between(20, 23) : between(9, 20);
+}
+
+struct Workload {
+  std::vector<std::uint64_t> sizes;
+  std::vector<std::uint32_t> picks;
+  std::vector<DeviceAddress> live;
+};
+
+constexpr std::size_t kDraws = 1 << 16;
+
+// `live` blocks, with a fifth as much memory free between them.
+Workload prepare(bench::Peer& peer, Sizes sizes, std::size_t live, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Workload work;
+  work.sizes.resize(kDraws);
+  work.picks.resize(kDraws);
+  for (std::uint64_t& size : work.sizes) size = draw(sizes, random);
+  for (std::uint32_t& pick : work.picks) pick = static_cast<std::uint32_t>(random() % live);
+  std::vector<DeviceAddress> all;
+  const std::size_t extra = live / 5 + 16;
+  for (std::size_t i = 0; i < live + extra; ++i) {
+    all.push_back(peer.alloc(draw(sizes, random), 0, 0));
+  }
+  std::shuffle(all.begin(), all.end(), random);
+  for (std::size_t i = 0; i < extra; ++i) peer.free(all[live + i]);
+  all.resize(live);
+  work.live = std::move(all);
+  return work;
+}
+
+// One pair.
+void turn(bench::Peer& peer, Workload& work, std::size_t i) {
+  DeviceAddress& slot = work.live[work.picks[i % kDraws]];
+  peer.free(slot);
+  slot = peer.alloc(work.sizes[i % kDraws], 0, 0);
+}
+
+simgpu::SimOptions large_gpu() { return {.devices = {{.total_bytes = 1800 * GiB}}}; }
+
+void pairs(benchmark::State& state, const std::string& allocator, Sizes sizes) {
+  simgpu::SimDriver gpu(large_gpu());
+  const auto peer = bench::make_peer(allocator, gpu, 0);
+  const auto live = static_cast<std::size_t>(state.range(0));
+  Workload work = prepare(*peer, sizes, live, 1);
+  for (std::size_t i = 0; i < std::max<std::size_t>(2 * live, kDraws); ++i) turn(*peer, work, i);
+  std::size_t i = 0;
+  for (auto _ : state) turn(*peer, work, i++);
+  state.SetItemsProcessed(state.iterations());
+  for (const DeviceAddress address : work.live) peer->free(address);
+}
+
+// Several threads on one device, each with its own live blocks.
+void threads(benchmark::State& state, const std::string& allocator, Sizes sizes) {
+  static std::unique_ptr<simgpu::SimDriver> gpu;
+  static std::unique_ptr<bench::Peer> peer;
+  static std::mutex native_lock;  // the model has none; PyTorch's own has one per device
+  if (state.thread_index() == 0) {
+    gpu = std::make_unique<simgpu::SimDriver>(large_gpu());
+    peer = bench::make_peer(allocator, *gpu, 0);
+  }
+  static std::mutex start;
+  const bool locked = allocator != "gapless";
+  Workload work;
+  bool ready = false;
+  std::size_t i = 0;
+  for (auto _ : state) {
+    if (!ready) {  // inside the loop, where every thread may rely on `peer`
+      state.PauseTiming();
+      {
+        const std::scoped_lock lock(start, native_lock);
+        work = prepare(*peer, sizes, static_cast<std::size_t>(state.range(0)),
+                       static_cast<std::uint64_t>(state.thread_index()) + 1);
+      }
+      ready = true;
+      state.ResumeTiming();
+    }
+    if (locked) {
+      const std::scoped_lock lock(native_lock);
+      turn(*peer, work, i++);
+    } else {
+      turn(*peer, work, i++);
+    }
+  }
+  state.SetItemsProcessed(state.iterations());
+  {
+    const std::scoped_lock lock(start, native_lock);
+    for (const DeviceAddress address : work.live) peer->free(address);
+  }
+  if (state.thread_index() == 0) {
+    // Other threads have left the loop, but may still be giving back: the last holder cleans up.
+    static std::vector<std::unique_ptr<bench::Peer>> old_peers;
+    static std::vector<std::unique_ptr<simgpu::SimDriver>> old_gpus;
+    old_peers.push_back(std::move(peer));
+    old_gpus.push_back(std::move(gpu));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::pair<const char*, Sizes> kinds[] = {
+      {"mixed", Sizes::mixed}, {"small", Sizes::small}, {"large", Sizes::large}};
+  for (const std::string allocator : {"gapless", "native"}) {
+    for (const auto& [name, sizes] : kinds) {
+      const auto label = "pair/" + allocator + "/" + name;
+      auto* one = benchmark::RegisterBenchmark(
+          label.c_str(), [allocator, sizes = sizes](benchmark::State& state) {
+            pairs(state, allocator, sizes);
+          });
+      for (const int live : {1, 16, 1000, 10000, 100000}) one->Arg(live);
+    }
+  }
+  for (const std::string allocator : {"gapless", "native"}) {
+    benchmark::RegisterBenchmark(("threads/" + allocator + "/mixed").c_str(),
+                                 [allocator](benchmark::State& state) {
+                                   threads(state, allocator, Sizes::mixed);
+                                 })
+        ->Arg(1000)
+        ->ThreadRange(1, 16)
+        ->UseRealTime();
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

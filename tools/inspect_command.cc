@@ -1,0 +1,194 @@
+// gapless inspect: where the memory is, and what is lost between.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "allocator/base/bytes.h"
+#include "allocator/report/fragmentation.h"
+#include "tools/commands.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+
+struct Arguments {
+  std::vector<std::string> dumps;
+  std::size_t blocks = 10;
+  std::size_t segments = 8;
+  bool as_json = false;
+};
+
+json to_json(const MemorySum& sum) {
+  return {{"name", sum.name},
+          {"segments", sum.segments},
+          {"reserved_bytes", sum.reserved_bytes},
+          {"active_bytes", sum.active_bytes},
+          {"allocated_bytes", sum.allocated_bytes},
+          {"requested_bytes", sum.requested_bytes},
+          {"free_bytes", sum.free_bytes},
+          {"internal_fragmentation_bytes", sum.internal_bytes()},
+          {"external_fragmentation", sum.external()},
+          {"holes", sum.holes},
+          {"largest_hole_bytes", sum.largest_hole_bytes},
+          {"live_blocks", sum.live_blocks}};
+}
+
+json to_json(const std::vector<MemorySum>& sums) {
+  json list = json::array();
+  for (const MemorySum& sum : sums) list.push_back(to_json(sum));
+  return list;
+}
+
+json to_json(const MemoryState& state, const Fragmentation& found) {
+  json holes = json::array();
+  for (const HoleClass& size : found.holes) {
+    holes.push_back({{"from_bytes", size.from_bytes},
+                     {"holes", size.holes},
+                     {"bytes", size.bytes}});
+  }
+  json biggest = json::array();
+  for (const LiveBlock& block : found.biggest) {
+    biggest.push_back({{"address", block.address},
+                       {"bytes", block.bytes},
+                       {"requested_bytes", block.requested_bytes},
+                       {"device", block.device},
+                       {"stream", block.stream},
+                       {"pool", block.pool},
+                       {"site", block.site}});
+  }
+  return {{"dump", state.name},
+          {"source", state.source},
+          {"total", to_json(found.total)},
+          {"pools", to_json(found.pools)},
+          {"streams", to_json(found.streams)},
+          {"segments", to_json(found.segments)},
+          {"holes", holes},
+          {"largest_request_bytes", found.largest_request_bytes},
+          {"biggest_blocks", biggest}};
+}
+
+void add_row(Table& table, const MemorySum& sum) {
+  table.add({{sum.name},
+             {with_commas(sum.segments)},
+             {format_bytes(sum.reserved_bytes)},
+             {format_bytes(sum.active_bytes)},
+             {format_bytes(sum.allocated_bytes)},
+             {format_bytes(sum.requested_bytes)},
+             {format_bytes(sum.free_bytes)},
+             {format_bytes(sum.internal_bytes())},
+             {fmt::format("{:.0f} %", sum.external() * 100)},
+             {with_commas(sum.holes)},
+             {format_bytes(sum.largest_hole_bytes)}});
+}
+
+Table sums_table(const std::string& head) {
+  return Table({{head, Table::Align::left},
+                {"segments"},
+                {"reserved"},
+                {"active"},
+                {"allocated"},
+                {"requested"},
+                {"free"},
+                {"internal"},
+                {"external"},
+                {"holes"},
+                {"largest hole"}});
+}
+
+void print_report(const MemoryState& state, const Fragmentation& found,
+                  const Arguments& arguments) {
+  const bool colour = colour_wanted();
+  fmt::print("{} ({})\n\n", state.name, state.source);
+  Table pools = sums_table("pool");
+  for (const MemorySum& sum : found.pools) add_row(pools, sum);
+  pools.gap();
+  add_row(pools, found.total);
+  fmt::print("{}\n", pools.text(colour));
+  if (found.streams.size() > 1) {
+    Table streams = sums_table("stream");
+    for (const MemorySum& sum : found.streams) add_row(streams, sum);
+    fmt::print("{}\n", streams.text(colour));
+  }
+  const std::size_t shown = std::min(arguments.segments, found.segments.size());
+  if (shown != 0) {
+    Table segments = sums_table(
+        fmt::format("segments with most free memory ({} of {})", shown, found.segments.size()));
+    for (std::size_t i = 0; i < shown; ++i) add_row(segments, found.segments[i]);
+    fmt::print("{}\n", segments.text(colour));
+  }
+  if (!found.holes.empty()) {
+    Table holes({{"holes from"}, {"count"}, {"bytes"}, {"share", Table::Align::left}});
+    for (const HoleClass& size : found.holes) {
+      const double share =
+          static_cast<double>(size.bytes) / static_cast<double>(found.total.free_bytes);
+      holes.add({{format_bytes(size.from_bytes)},
+                 {with_commas(size.holes)},
+                 {format_bytes(size.bytes)},
+                 {std::string(static_cast<std::size_t>(share * 40 + 0.5), '#')}});
+    }
+    fmt::print("{}\n", holes.text(colour));
+  }
+  if (!found.biggest.empty()) {
+    Table blocks({{"biggest live blocks", Table::Align::left},
+                  {"bytes"},
+                  {"requested"},
+                  {"pool", Table::Align::left},
+                  {"allocated at", Table::Align::left}});
+    for (const LiveBlock& block : found.biggest) {
+      blocks.add({{fmt::format("{:#x}", block.address)},
+                  {format_bytes(block.bytes)},
+                  {format_bytes(block.requested_bytes)},
+                  {block.pool},
+                  {block.site.empty() ? "-" : block.site}});
+    }
+    fmt::print("{}\n", blocks.text(colour));
+  }
+  fmt::print("Of {} reserved, {} is free; the largest request that would succeed without new "
+             "memory is {}.\n",
+             format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
+             format_bytes(found.largest_request_bytes));
+}
+
+int run(const Arguments& arguments) {
+  json list = json::array();
+  bool first = true;
+  for (const std::string& path : arguments.dumps) {
+    const MemoryState state = load_state(path);
+    const Fragmentation found = analyze(state, arguments.blocks);
+    if (arguments.as_json) {
+      list.push_back(to_json(state, found));
+      continue;
+    }
+    if (!first) fmt::print("\n");
+    first = false;
+    print_report(state, found, arguments);
+  }
+  if (arguments.as_json) {
+    fmt::print("{}\n", (arguments.dumps.size() == 1 ? list.front() : list).dump(1));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "inspect",
+      "Show what is requested, allocated, active and reserved in a PyTorch snapshot or a gapless\n"
+      "dump, and what is lost between: by pool, stream, segment and size of hole.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless inspect snapshot.pickle\n"
+      "  gapless inspect snapshot.pickle --blocks 30 --json");
+  command->add_option("dump", arguments->dumps, "PyTorch snapshots or gapless dumps")->required();
+  command->add_option("--blocks", arguments->blocks, "How many of the biggest live blocks to show")
+      ->capture_default_str();
+  command->add_option("--segments", arguments->segments, "How many segments to show")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->as_json, "As JSON, with every segment");
+  command->callback([arguments, &status] { status = run(*arguments); });
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,29 @@
+// A progress bar on standard error, where that is a terminal; nothing elsewhere.
+//
+//   qwen-lora-varlen  native      [##########..........]  50 %
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace gapless::tools {
+
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Shows `what` with a fraction from 0 to 1; redrawn at most ten times a second.
+  void show(const std::string& what, double fraction);
+  /// Removes the bar, so that other text can be printed.
+  void clear();
+
+ private:
+  bool terminal_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace gapless::tools

@@ -1,0 +1,51 @@
+// A table for people: columns as wide as their texts, numbers to the right, a rule under the head.
+//
+//   allocator    reserved  overhead
+//   ----------  ---------  --------
+//   gapless     13.66 GiB     0.3 %
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gapless::tools {
+
+enum class Colour { none, good, bad, dim };
+
+struct Cell {
+  std::string text;
+  Colour colour = Colour::none;
+};
+
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string head;
+    Align align = Align::right;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// As many cells as there are columns.
+  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  /// An empty line between two rows.
+  void gap() { rows_.emplace_back(); }
+  /// With colours where `colour` is true.
+  [[nodiscard]] std::string text(bool colour) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+/// Whether standard output is a terminal that wants colour (NO_COLOR is honoured).
+bool colour_wanted();
+
+/// "12,345,678"
+std::string with_commas(std::uint64_t value);
+/// "1.50 ms", "830 ns"
+std::string format_ns(double ns);
+
+}  // namespace gapless::tools
