@@ -59,7 +59,7 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   statistics_.on_alloc(block.small, static_cast<std::int64_t>(rounded),
                        static_cast<std::int64_t>(bytes));
   if (heap_.changes() == noted_changes_) {
-    note_holes();
+    statistics_.set_holes(heap_.home().hole_count());
   } else {
     note_memory();
   }
@@ -77,19 +77,15 @@ Status DeviceAllocator::free(DeviceAddress address) {
   const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);
   heap_.free(id, block.owner);
-  note_holes();
+  statistics_.set_holes(heap_.home().hole_count());
   return Status::ok;
 }
 
-void DeviceAllocator::note_holes() {
-  statistics_.set_holes(heap_.home().hole_count(),
-                        static_cast<std::int64_t>(heap_.home().free_units() * kUnitBytes));
-}
-
 void DeviceAllocator::note_memory() {
-  note_holes();
+  statistics_.set_holes(heap_.home().hole_count());
   const auto reserved = static_cast<std::int64_t>(heap_.reserved_bytes());
-  statistics_.set_reserved(reserved);
+  statistics_.set_reserved(
+      reserved, static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes()));
   statistics_.set_segments((reserved != 0 ? 1 : 0) + heap_.windows().count());
   noted_changes_ = heap_.changes();
 }

@@ -95,8 +95,7 @@ class DeviceAllocator {
 
  private:
   [[nodiscard]] DeviceStatistics read_statistics() const;
-  /// Brings the statistics of holes up to date; note_memory() also those of reserved memory.
-  void note_holes();
+  /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
   std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;
 

@@ -50,11 +50,6 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 
 // --- blocks ------------------------------------------------------------------------------------
 
-DeviceHeap::Placed DeviceHeap::in_hole(const Fit& fit, Unit size) {
-  const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
-  return {Status::ok, block, home_address(blocks_[block].begin)};
-}
-
 DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   const BlockId id = blocks_.make();
   Block& block = blocks_[id];
@@ -74,19 +69,8 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   return {Status::ok, id, address_of(id)};
 }
 
-DeviceAddress DeviceHeap::address_of(BlockId id) const {
+void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
   const Block& block = blocks_[id];
-  if (block.state != BlockState::window) return home_address(block.begin);
-  return windows_.at(block.prev).address + std::uint64_t{block.begin} * kUnitBytes;
-}
-
-void DeviceHeap::free(BlockId id, Owner owner) {
-  const Epoch epoch = streams_.open_epoch(owner);
-  Block& block = blocks_[id];
-  if (block.state == BlockState::live) {
-    home_.free(id, owner, epoch);
-    return;
-  }
   --windows_.at(block.prev).live_blocks;
   for (BlockId lent = block.link_next; lent != 0;) {
     const BlockId next = blocks_[lent].link_next;

@@ -57,7 +57,14 @@ class DeviceHeap {
     return place_after_miss(size, owner, peak_bytes);
   }
   /// The block is free again for the stream `owner`.
-  void free(BlockId block, Owner owner);
+  void free(BlockId block, Owner owner) {
+    const Epoch epoch = streams_.open_epoch(owner);
+    if (blocks_[block].state == BlockState::live) {
+      home_.free(block, owner, epoch);
+    } else {
+      free_in_window(block, owner, epoch);
+    }
+  }
 
   /// Returns wholly free pages and idle windows to the driver, until at most `keep_bytes` are
   /// reserved. Waits for the device.
@@ -94,7 +101,11 @@ class DeviceHeap {
            std::uint64_t{unit & (page_units_ - 1)} * kUnitBytes;
   }
   /// The address of a live or window block.
-  [[nodiscard]] DeviceAddress address_of(BlockId block) const;
+  [[nodiscard]] DeviceAddress address_of(BlockId id) const {
+    const Block& block = blocks_[id];
+    if (block.state != BlockState::window) return home_address(block.begin);
+    return windows_.at(block.prev).address + std::uint64_t{block.begin} * kUnitBytes;
+  }
   /// The largest request `owner` could have now without new memory, in units.
   [[nodiscard]] std::uint64_t largest_request(Owner owner) const;
 
@@ -122,7 +133,11 @@ class DeviceHeap {
     std::vector<Epoch> after;  // by stream: the epoch that must have completed
   };
 
-  Placed in_hole(const Fit& fit, Unit size);
+  Placed in_hole(const Fit& fit, Unit size) {
+    const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
+    return {Status::ok, block, home_address(fit.begin)};
+  }
+  void free_in_window(BlockId block, Owner owner, Epoch epoch);
   Placed in_window(const WindowSpot& spot, Owner owner);
   Placed place_after_miss(Unit size, Owner owner, std::uint64_t peak_bytes);
   Placed try_ladder(Unit size, Owner owner, std::uint64_t peak_bytes);

@@ -10,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 namespace gapless {
 
@@ -52,54 +50,43 @@ struct Block {
 };
 static_assert(sizeof(Block) == 32);
 
-/// Records by index, recycled last in, first out. References stay valid.
+/// Records by index, recycled last in, first out. References stay valid: all records lie in one
+/// range of host addresses, of which the system backs only what was touched.
 class BlockTable {
  public:
-  BlockTable() { grow(); }
+  BlockTable();
+  ~BlockTable();
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
 
-  [[nodiscard]] Block& operator[](BlockId id) { return chunks_[id / kChunk][id % kChunk]; }
-  [[nodiscard]] const Block& operator[](BlockId id) const {
-    return chunks_[id / kChunk][id % kChunk];
-  }
+  [[nodiscard]] Block& operator[](BlockId id) { return blocks_[id]; }
+  [[nodiscard]] const Block& operator[](BlockId id) const { return blocks_[id]; }
 
-  /// A record in state `unused`; it is the caller's until recycle().
+  /// A record in state `unused`; it is the caller's until recycle(). Throws std::bad_alloc when
+  /// there is none left.
   BlockId make() {
-    if (free_ == 0) grow();
     const BlockId id = free_;
-    Block& block = (*this)[id];
+    if (id == 0) return make_fresh();
+    Block& block = blocks_[id];
     free_ = block.next;
     block.next = 0;
-    ++used_;
     return id;
   }
 
   void recycle(BlockId id) {
-    Block& block = (*this)[id];
+    Block& block = blocks_[id];
     block = Block{};
     block.next = free_;
     free_ = id;
-    --used_;
   }
-
-  /// Records in use.
-  [[nodiscard]] std::uint32_t used() const { return used_; }
 
  private:
-  static constexpr std::uint32_t kChunk = 4096;
+  BlockId make_fresh();
 
-  void grow() {
-    const auto base = static_cast<BlockId>(chunks_.size() * kChunk);
-    chunks_.push_back(std::make_unique<Block[]>(kChunk));
-    for (std::uint32_t i = kChunk; i-- > 0;) {
-      if (base + i == 0) continue;  // 0 names no block
-      chunks_.back()[i].next = free_;
-      free_ = base + i;
-    }
-  }
-
-  std::vector<std::unique_ptr<Block[]>> chunks_;
+  Block* blocks_ = nullptr;
   BlockId free_ = 0;
-  std::uint32_t used_ = 0;
+  BlockId fresh_ = 1;  // never used so far, from here on; 0 names no block
+  BlockId end_ = 0;
 };
 
 }  // namespace gapless

@@ -71,6 +71,48 @@ void Home::unfile(BlockId id) {
   note_boundary(id, false);
 }
 
+void Home::move_begin(BlockId id, Unit begin) {
+  const Block& hole = blocks_[id];
+  const Unit end = hole.end();
+  const Unit at = page_up(hole.begin) << page_shift_;
+  if (hole.begin == at || begin == at || page_up(begin) << page_shift_ != at) {
+    reshape(id, begin, end);
+    return;
+  }
+  // The begin stays inside one page: by page nothing changes but the size of a free end.
+  const std::uint64_t gained = std::uint64_t{hole.begin} - begin;
+  if (end == at) suffix_units_ += gained;
+  free_units_ += gained;
+  holes_[hole.owner]->bins.resize(id, begin, end - begin);
+}
+
+void Home::move_end(BlockId id, Unit end) {
+  const Block& hole = blocks_[id];
+  const Unit at = page_down(end) << page_shift_;
+  const Unit old_end = hole.end();
+  if (end == at || old_end == at || page_down(old_end) << page_shift_ != at) {
+    reshape(id, hole.begin, end);
+    return;
+  }
+  const std::uint64_t gained = std::uint64_t{end} - old_end;
+  if (hole.begin == at) prefix_units_ += gained;
+  free_units_ += gained;
+  holes_[hole.owner]->bins.resize(id, hole.begin, end - hole.begin);
+}
+
+void Home::reshape(BlockId id, Unit begin, Unit end) {
+  Block& hole = blocks_[id];
+  const Block before = hole;
+  free_units_ += std::uint64_t{end - begin} - hole.size;
+  note_boundary(id, false);
+  holes_[hole.owner]->bins.resize(id, begin, end - begin);
+  note_boundary(id, true);
+  if (begin > before.begin) mark_pages(before, {before.begin, begin - before.begin}, false);
+  if (end < before.end()) mark_pages(before, {end, before.end() - end}, false);
+  if (begin < before.begin) mark_pages(hole, {begin, before.begin - begin}, true);
+  if (end > before.end()) mark_pages(hole, {before.end(), end - before.end()}, true);
+}
+
 void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
   const PageId begin = std::max(page_up(hole.begin), page_down(within.begin));
   const PageId end = std::min(page_down(hole.end()), page_up(within.begin + within.size));
@@ -118,7 +160,8 @@ BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
 BlockId Home::best_fit(Unit size, Owner owner) const {
   const Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
   const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
-  const BlockId common = holes_[kAnyone]->bins.best_fit(size);
+  const SizeBins& shared = holes_[kAnyone]->bins;
+  const BlockId common = shared.count() != 0 ? shared.best_fit(size) : 0;
   if (mine == 0) return common;
   if (common == 0) return mine;
   const Block& a = blocks_[mine];
@@ -157,84 +200,110 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
 
 BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
   Block& hole = blocks_[id];
-  const Unit hole_begin = hole.begin;
   const Unit hole_end = hole.end();
   const Unit range_end = range.begin + range.size;
-  mark_pages(hole, range, false);
-  unfile(id);
-  if (range_end < hole_end) {
-    BlockId rest = id;
-    BlockId cut = 0;
-    if (range.begin == hole_begin) {  // the usual case: the hole keeps its record
-      cut = insert_before(id, range, state);
-      hole.begin = range_end;
-      hole.size = hole_end - range_end;
-    } else {
-      hole.size = range.begin - hole_begin;
-      cut = insert_after(id, range, state);
-      rest = insert_after(cut, {range_end, hole_end - range_end}, BlockState::hole);
-      blocks_[rest].owner = hole.owner;
-      blocks_[rest].extra = hole.extra;
-      file(id);
+  if (range.begin == hole.begin) {
+    if (range_end < hole_end) {  // the usual case
+      move_begin(id, range_end);
+      return insert_before(id, range, state);
     }
-    file(rest);
-    return cut;
+    mark_pages(hole, range, false);
+    unfile(id);
+    hole.state = state;
+    hole.extra = 0;
+    return id;
   }
-  if (range.begin > hole_begin) {
-    hole.size = range.begin - hole_begin;
-    file(id);
+  if (range_end == hole_end) {
+    move_end(id, range.begin);
     return insert_after(id, range, state);
   }
-  hole.state = state;
-  hole.extra = 0;
-  return id;
+  const Owner owner = hole.owner;
+  const std::uint32_t epoch = hole.extra;
+  mark_pages(hole, range, false);
+  mark_pages(hole, {range_end, hole_end - range_end}, false);
+  unfile(id);
+  hole.size = range.begin - hole.begin;
+  file(id);
+  const BlockId cut = insert_after(id, range, state);
+  const BlockId rest = insert_after(cut, {range_end, hole_end - range_end}, BlockState::hole);
+  blocks_[rest].owner = owner;
+  blocks_[rest].extra = epoch;
+  file(rest);
+  mark_pages(blocks_[rest], {range_end, hole_end - range_end}, true);
+  return cut;
+}
+
+void Home::change_owner(BlockId id, Owner owner, std::uint32_t epoch) {
+  Block& hole = blocks_[id];
+  mark_pages(hole, {hole.begin, hole.size}, false);
+  unfile(id);
+  hole.owner = owner;
+  hole.extra = epoch;
+  file(id);
+  mark_pages(hole, {hole.begin, hole.size}, true);
+}
+
+void Home::unlink(BlockId id) {
+  const Block& block = blocks_[id];
+  if (block.prev != 0) {
+    blocks_[block.prev].next = block.next;
+  } else {
+    first_ = block.next;
+  }
+  if (block.next != 0) blocks_[block.next].prev = block.prev;
+  blocks_.recycle(id);
 }
 
 void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
-  Block& block = blocks_[id];
-  // Where bits of wholly free pages may have to be set.
-  UnitRange fresh{block.begin, block.size};
-  make_holes_of(owner);
-  block.state = BlockState::hole;
-  block.owner = owner;
-  block.extra = epoch;
-  block.link_prev = 0;
-  block.link_next = 0;
-  block.small = false;
+  const Block& block = blocks_[id];
+  const Unit begin = block.begin;
+  const Unit end = block.end();
   // A neighbour that anyone may use becomes this owner's: the larger hole is worth more, and it
-  // comes back to everyone with the owner's next completed event.
-  const auto prepare = [&](BlockId neighbour) {
-    if (neighbour == 0 || blocks_[neighbour].state != BlockState::hole) return false;
-    Block& other = blocks_[neighbour];
-    const Block& self = blocks_[id];
-    if (other.owner != self.owner && other.owner != kAnyone && self.owner != kAnyone) return false;
-    const Owner merged = other.owner == kAnyone ? self.owner : other.owner;
-    if (other.owner != merged) {
-      mark_pages(other, {other.begin, other.size}, false);
-      const Unit begin = std::min(fresh.begin, other.begin);
-      fresh = {begin, std::max(fresh.begin + fresh.size, other.end()) - begin};
-    }
-    unfile(neighbour);
-    return true;
+  // comes back to everyone with the owner's next completed event. Memory freed for anyone goes to
+  // a neighbour's owner in the same way.
+  const auto joins = [&](BlockId other) {
+    return other != 0 && blocks_[other].state == BlockState::hole &&
+           (blocks_[other].owner == owner || blocks_[other].owner == kAnyone || owner == kAnyone);
   };
-  if (prepare(block.next)) join(id, block.next);
-  if (const BlockId prev = block.prev; prepare(prev)) {
-    join(prev, id);
-    id = prev;
+  const BlockId next = block.next;
+  const BlockId prev = block.prev;
+  const bool up = joins(next);
+  if (up && owner == kAnyone) owner = blocks_[next].owner;
+  const bool down = joins(prev);
+  if (down && owner == kAnyone) owner = blocks_[prev].owner;
+  for (const BlockId other : {up ? next : 0, down ? prev : 0}) {
+    if (other == 0) continue;
+    epoch = std::max(epoch, blocks_[other].extra);
+    if (blocks_[other].owner != owner) change_owner(other, owner, epoch);
   }
+  if (up) {
+    unlink(id);
+    if (down) {
+      const Unit upper_end = blocks_[next].end();
+      mark_pages(blocks_[next], {blocks_[next].begin, blocks_[next].size}, false);
+      unfile(next);
+      unlink(next);
+      move_end(prev, upper_end);
+      blocks_[prev].extra = epoch;
+    } else {
+      move_begin(next, begin);
+      blocks_[next].extra = epoch;
+    }
+    return;
+  }
+  if (down) {
+    unlink(id);
+    move_end(prev, end);
+    blocks_[prev].extra = epoch;
+    return;
+  }
+  Block& hole = blocks_[id];
+  hole.state = BlockState::hole;
+  hole.owner = owner;
+  hole.extra = epoch;
+  hole.small = false;
   file(id);
-  mark_pages(blocks_[id], fresh, true);
-}
-
-void Home::join(BlockId lower_id, BlockId upper_id) {
-  Block& lower = blocks_[lower_id];
-  const Block& upper = blocks_[upper_id];
-  if (lower.owner == kAnyone) lower.owner = upper.owner;
-  lower.extra = std::max(lower.extra, upper.extra);
-  lower.size += upper.size;
-  lower.next = upper.next;
-  if (lower.next != 0) blocks_[lower.next].prev = lower_id;
-  blocks_.recycle(upper_id);
+  mark_pages(hole, {begin, end - begin}, true);
 }
 
 // --- pages come and go -------------------------------------------------------------------------
@@ -280,8 +349,11 @@ void Home::remove_pages(PageRange pages) {
   absent_.insert(place, id);
   // Absent neighbours become one.
   for (std::size_t i = absent_.size(); i-- > 1;) {
-    if (blocks_[absent_[i - 1]].end() != blocks_[absent_[i]].begin) continue;
-    join(absent_[i - 1], absent_[i]);
+    Block& lower = blocks_[absent_[i - 1]];
+    const Block& upper = blocks_[absent_[i]];
+    if (lower.end() != upper.begin) continue;
+    lower.size += upper.size;
+    unlink(absent_[i]);
     absent_.erase(absent_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -328,15 +400,7 @@ void Home::settle(Owner owner, std::uint32_t last) {
   own->bins.for_each([&](BlockId id) {
     if (blocks_[id].extra <= last) done.push_back(id);
   });
-  for (const BlockId id : done) {
-    Block& hole = blocks_[id];
-    mark_pages(hole, {hole.begin, hole.size}, false);
-    unfile(id);
-    hole.owner = kAnyone;
-    hole.extra = 0;
-    file(id);
-    mark_pages(hole, {hole.begin, hole.size}, true);
-  }
+  for (const BlockId id : done) change_owner(id, kAnyone, 0);
   // Neighbours that both belong to anyone now are one hole.
   for (const BlockId id : done) {
     if (blocks_[id].state == BlockState::hole) merge(id);
@@ -351,13 +415,12 @@ void Home::merge(BlockId id) {
   while (joins(blocks_[id].prev)) id = blocks_[id].prev;
   while (joins(blocks_[id].next)) {
     const BlockId next = blocks_[id].next;
-    unfile(id);
+    const Unit end = blocks_[next].end();
+    mark_pages(blocks_[next], {blocks_[next].begin, blocks_[next].size}, false);
     unfile(next);
-    join(id, next);
-    file(id);
+    unlink(next);
+    move_end(id, end);
   }
-  const Block& hole = blocks_[id];
-  mark_pages(hole, {hole.begin, hole.size}, true);
 }
 
 // --- the view by page --------------------------------------------------------------------------

@@ -171,10 +171,17 @@ class Home {
   /// Files a hole in its owner's bins, and at the page boundaries it touches.
   void file(BlockId hole);
   void unfile(BlockId hole);
+  /// A filed hole gives away or takes in memory at its begin or its end; at least one unit stays.
+  void move_begin(BlockId hole, Unit begin);
+  void move_end(BlockId hole, Unit end);
+  /// The same where page boundaries are met.
+  void reshape(BlockId hole, Unit begin, Unit end);
   /// Sets or clears the bits of the wholly free pages of a hole that touch `within`.
   void mark_pages(const Block& hole, UnitRange within, bool free);
-  /// Two neighbours become the lower one; neither is filed.
-  void join(BlockId lower, BlockId upper);
+  /// A filed hole belongs to someone else from now on.
+  void change_owner(BlockId hole, Owner owner, std::uint32_t epoch);
+  /// Takes a block out of the chain of neighbours and recycles it.
+  void unlink(BlockId block);
   /// Merges a filed hole with its neighbours of the same owner.
   void merge(BlockId hole);
   BlockId insert_after(BlockId before, UnitRange range, BlockState state);

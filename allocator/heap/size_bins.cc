@@ -4,15 +4,6 @@
 #include <string>
 
 namespace gapless {
-namespace {
-
-// Below this many units (1 MiB) a bin keeps its order only among its first holes: thousands of
-// small holes of one size must not make a free slow, and where they lie matters little.
-constexpr Unit kSmall = 2048;
-constexpr int kSmallSteps = 16;
-
-}  // namespace
-
 std::uint32_t SizeBins::next_bin(std::uint32_t from) const {
   if (from >= kBins) return kBins;
   const std::uint32_t word = from >> 6;
@@ -29,10 +20,11 @@ void SizeBins::insert(BlockId hole) {
   const std::uint32_t bin = bin_of(block.size);
   BlockId before_it = 0;
   BlockId after_it = heads_[bin];
-  for (int steps = block.size < kSmall ? kSmallSteps : INT32_MAX;
-       after_it != 0 && steps > 0 && before(blocks_[after_it], block); --steps) {
-    before_it = after_it;
-    after_it = blocks_[after_it].link_next;
+  if (block.size >= kSmall) {
+    while (after_it != 0 && before(blocks_[after_it], block)) {
+      before_it = after_it;
+      after_it = blocks_[after_it].link_next;
+    }
   }
   block.link_prev = before_it;
   block.link_next = after_it;
@@ -67,8 +59,10 @@ void SizeBins::remove(BlockId hole) {
 
 BlockId SizeBins::best_fit(Unit size) const {
   const std::uint32_t bin = bin_of(size);
-  // In the request's own bin holes may be too small: the first that is not, is the best.
+  // In the request's own bin holes may be too small: the first that is not is taken. Among small
+  // ones the search is short, unless no larger bin holds anything.
   if (size > smallest_of_bin(bin)) {
+    constexpr int kSmallSteps = 16;
     BlockId id = heads_[bin];
     for (int steps = size < kSmall ? kSmallSteps : INT32_MAX; id != 0 && steps > 0; --steps) {
       if (blocks_[id].size >= size) return id;

@@ -5,9 +5,10 @@
 //
 // Sizes up to 64 units have a bin each; above, every octave is cut into 32 bins, so the sizes in
 // one bin differ by 1/32 at most. A two-level bitmap finds the next bin that holds anything. Within
-// a bin holes are kept by size, then by address: the first that fits is the smallest and, among
-// those, the lowest, whatever the order of frees was. That matters: a repeating program must meet
-// the same choices again.
+// a bin holes from 1 MiB on are kept by size, then by address: the first that fits is the smallest
+// and, among those, the lowest, whatever the order of frees was. That matters: a repeating program
+// must meet the same choices again. Smaller holes are taken last in, first out: there may be many
+// thousands of one size, and where they lie matters little.
 #pragma once
 
 #include <array>
@@ -43,6 +44,20 @@ class SizeBins {
   /// Files a hole (begin and size set).
   void insert(BlockId hole);
   void remove(BlockId hole);
+  /// A filed hole changes its extent; cheap while it stays in its bin.
+  void resize(BlockId hole, Unit begin, Unit size) {
+    Block& block = blocks_[hole];
+    if (bin_of(size) == bin_of(block.size) &&
+        (size < kSmall || (block.link_prev == 0 && block.link_next == 0))) {
+      block.begin = begin;
+      block.size = size;
+      return;
+    }
+    remove(hole);
+    block.begin = begin;
+    block.size = size;
+    insert(hole);
+  }
 
   /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none.
   [[nodiscard]] BlockId best_fit(Unit size) const;
@@ -70,6 +85,8 @@ class SizeBins {
   void validate() const;
 
  private:
+  /// Holes below this many units (1 MiB) are not kept in order.
+  static constexpr Unit kSmall = 2048;
   static constexpr std::uint32_t kWords = (kBins + 63) / 64;
   static_assert(kWords <= 64);
 
