@@ -245,8 +245,13 @@ void DeviceAllocator::validate() const {
     window_units += block.size;
     std::vector<UnitRange> lent;
     for (BlockId next = block.link_next; next != 0; next = heap_.blocks()[next].link_next) {
-      check(heap_.blocks()[next].state == BlockState::lent, "a window block's page is not lent");
-      lent.push_back({heap_.blocks()[next].begin, heap_.blocks()[next].size});
+      const Block& piece = heap_.blocks()[next];
+      check(piece.state == BlockState::lent, "a window block's page is not lent");
+      if (!lent.empty() && lent.back().begin + lent.back().size == piece.begin) {
+        lent.back().size += piece.size;
+      } else {
+        lent.push_back({piece.begin, piece.size});
+      }
     }
     const auto expected = heap_.windows().home_ranges({block.prev, block.begin, block.size});
     check(lent.size() == expected.size(), "a window block does not own its pages");

@@ -271,10 +271,13 @@ void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
   if (up && owner == kAnyone) owner = blocks_[next].owner;
   const bool down = joins(prev);
   if (down && owner == kAnyone) owner = blocks_[prev].owner;
+  bool changed = false;
   for (const BlockId other : {up ? next : 0, down ? prev : 0}) {
     if (other == 0) continue;
     epoch = std::max(epoch, blocks_[other].extra);
-    if (blocks_[other].owner != owner) change_owner(other, owner, epoch);
+    if (blocks_[other].owner == owner) continue;
+    change_owner(other, owner, epoch);
+    changed = true;
   }
   if (up) {
     unlink(id);
@@ -284,17 +287,18 @@ void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
       unfile(next);
       unlink(next);
       move_end(prev, upper_end);
-      blocks_[prev].extra = epoch;
     } else {
       move_begin(next, begin);
-      blocks_[next].extra = epoch;
     }
-    return;
-  }
-  if (down) {
+  } else if (down) {
     unlink(id);
     move_end(prev, end);
-    blocks_[prev].extra = epoch;
+  }
+  if (up || down) {
+    const BlockId hole = down ? prev : next;
+    blocks_[hole].extra = epoch;
+    // A neighbour that came over may lie beside another hole of its new owner.
+    if (changed) merge(hole);
     return;
   }
   Block& hole = blocks_[id];
@@ -416,6 +420,7 @@ void Home::merge(BlockId id) {
   while (joins(blocks_[id].next)) {
     const BlockId next = blocks_[id].next;
     const Unit end = blocks_[next].end();
+    blocks_[id].extra = std::max(blocks_[id].extra, blocks_[next].extra);
     mark_pages(blocks_[next], {blocks_[next].begin, blocks_[next].size}, false);
     unfile(next);
     unlink(next);

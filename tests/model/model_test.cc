@@ -1,0 +1,137 @@
+// Random programs against a plain model, with the simulated GPU as judge.
+//
+// GAPLESS_MODEL_SEED picks the first seed, GAPLESS_MODEL_OPS the operations per long run; what
+// failed is printed as a list of operations to paste into regressions_test.cc.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tests/support/machine.h"
+
+namespace gapless::testing {
+namespace {
+
+std::uint64_t environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+struct Case {
+  const char* name;
+  MachineOptions machine;
+  ProgramStyle style;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> cases() {
+  constexpr std::uint64_t kMiB = 1ULL << 20;
+  Options small_pages;
+  small_pages.page_size = 64 << 10;
+  Options no_windows = small_pages;
+  no_windows.windows = false;
+  Options whole_pages = small_pages;
+  whole_pages.edge_sharing = false;
+  Options few_windows = small_pages;
+  few_windows.window_factor = 0;
+  const ProgramStyle one{.streams = 1,
+                         .capacity_bytes = 32 * kMiB,
+                         .largest_bytes = 6 * kMiB,
+                         .live_blocks = 40};
+  ProgramStyle faults = one;
+  faults.faults = true;
+  faults.limits = true;
+  ProgramStyle three = one;
+  three.streams = 3;
+  ProgramStyle all = faults;
+  all.streams = 4;
+  ProgramStyle crowded = one;
+  crowded.live_blocks = 400;
+  crowded.largest_bytes = 2 * kMiB;
+  const auto machine = [](const Options& options, std::uint32_t streams, bool vmm = true) {
+    MachineOptions made;
+    made.allocator = options;
+    made.streams = streams;
+    made.has_vmm = vmm;
+    return made;
+  };
+  return {
+      {"one_stream", machine(small_pages, 1), one},
+      {"crowded", machine(small_pages, 1), crowded},
+      {"three_streams", machine(small_pages, 3), three},
+      {"faults_and_limits", machine(small_pages, 1), faults},
+      {"everything", machine(small_pages, 4), all},
+      {"no_windows", machine(no_windows, 2), three},
+      {"whole_pages_only", machine(whole_pages, 2), three},
+      {"windows_evicted_at_once", machine(few_windows, 3), three},
+      {"no_vmm", machine(small_pages, 2, false), three},
+      {"no_vmm_faults", machine(small_pages, 1, false), faults},
+  };
+}
+
+class Model : public ::testing::TestWithParam<Case> {};
+
+// Runs a random program; on failure tells how to run it again.
+void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint32_t validate_every,
+         std::vector<std::uint64_t>& counts) {
+  MachineOptions options = c.machine;
+  options.validate_every = validate_every;
+  Machine machine(options);
+  std::mt19937_64 random(seed);
+  std::vector<Op> ops;
+  for (std::uint64_t i = 0; i < operations; ++i) {
+    ops.push_back(random_op(random, c.style, machine.live()));
+    const std::string wrong = machine.run(ops.back());
+    ASSERT_EQ(wrong, "") << "case " << c.name << ", seed " << seed << ", operation " << i
+                         << "\n  GAPLESS_MODEL_SEED=" << seed << " model_test --gtest_filter='*"
+                         << c.name << "*'\n  {" << to_string(ops) << "}";
+    if (ops.size() > 20000) ops.clear();  // a longer tail tells nothing more
+  }
+  ASSERT_EQ(machine.finish(), "") << "case " << c.name << ", seed " << seed;
+  counts.resize(machine.counts().size(), 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += machine.counts()[i];
+}
+
+TEST_P(Model, HoldsAfterEveryOperation) {
+  const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 1);
+  std::vector<std::uint64_t> counts;
+  for (std::uint64_t seed = first; seed < first + 4; ++seed) {
+    run(GetParam(), seed, 1500, 1, counts);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Model, HoldsInLongRuns) {
+  const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 100);
+  const std::uint64_t operations = environment("GAPLESS_MODEL_OPS", 60000);
+  std::vector<std::uint64_t> counts;
+  for (std::uint64_t seed = first; seed < first + 2; ++seed) {
+    run(GetParam(), seed, operations, 4096, counts);
+    if (HasFatalFailure()) return;
+  }
+  // A run that never trims or never fails a call would prove less than it seems to.
+  constexpr const char* kNames[] = {"alloc", "free",      "touch",     "advance", "sync",
+                                    "trim",  "set_limit", "fail_next", "report"};
+  std::uint64_t sum = 0;
+  std::string text;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sum += counts[i];
+    text += fmt::format(" {} {}", kNames[i], counts[i]);
+  }
+  fmt::print("{}: {} operations:{}\n", GetParam().name, sum, text);
+  EXPECT_GT(counts[0], sum / 4);
+  EXPECT_GT(counts[1], sum / 4);
+  EXPECT_GT(counts[5], 0U);
+  if (GetParam().style.faults) {
+    EXPECT_GT(counts[7], 0U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Model, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace gapless::testing

@@ -1,0 +1,231 @@
+#include "tests/support/machine.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::testing {
+namespace {
+
+simgpu::SimOptions gpu_options(const MachineOptions& options) {
+  simgpu::SimDevice device;
+  device.total_bytes = options.capacity_bytes;
+  device.granularity_bytes = options.granularity_bytes;
+  device.has_vmm = options.has_vmm;
+  return {.devices = {device}, .costs = simgpu::load_cost_profile("desktop")};
+}
+
+}  // namespace
+
+Machine::Machine(const MachineOptions& options)
+    : options_(options),
+      gpu_(gpu_options(options)),
+      faulty_(gpu_),
+      counts_(std::variant_size_v<Op>, 0) {
+  streams_.push_back(0);
+  for (std::uint32_t i = 1; i < options.streams; ++i) {
+    StreamHandle stream = 0;
+    gpu_.stream_create(0, stream);
+    streams_.push_back(stream);
+  }
+  DeviceProperties properties;
+  gpu_.device_properties(0, properties);
+  allocator_.emplace(faulty_, 0, properties, options.allocator);
+}
+
+std::string Machine::launch(const Live& block, std::uint32_t duration_us) {
+  const simgpu::Access access{block.address, block.requested, true};
+  const DriverStatus status =
+      gpu_.launch(0, streams_[block.stream], std::uint64_t{duration_us} * 1000, {&access, 1});
+  return status == DriverStatus::ok ? "" : "a kernel cannot touch its block";
+}
+
+std::string Machine::apply(const Alloc& op) {
+  Live block;
+  block.requested = op.bytes;
+  block.stream = op.stream % static_cast<std::uint32_t>(streams_.size());
+  const Status status = allocator_->alloc(op.bytes, streams_[block.stream], block.address);
+  if (status != Status::ok) {
+    ++refused_;
+    return status == Status::invalid_argument ? "alloc says invalid argument" : "";
+  }
+  if (op.bytes == 0) return block.address == 0 ? "" : "0 bytes have an address";
+  block.bytes = align_up(op.bytes, 512);
+  if (block.address % 512 != 0) return fmt::format("{:#x} is not aligned", block.address);
+  if (allocator_->size_of(block.address) != block.bytes) return "size_of is wrong";
+  auto ranges = gpu_.resolve(0, block.address, block.bytes);
+  if (!ranges) return fmt::format("block {:#x} is not mapped as a whole", block.address);
+  for (const simgpu::PhysicalRange& range : *ranges) {
+    const std::uint64_t end = range.offset + range.bytes;
+    auto after = in_use_.lower_bound({range.handle, range.offset});
+    const bool above = after != in_use_.end() && after->first.first == range.handle &&
+                       after->first.second < end;
+    bool below = false;
+    if (after != in_use_.begin()) {
+      const auto before = std::prev(after);
+      below = before->first.first == range.handle && before->second > range.offset;
+    }
+    if (above || below) {
+      return fmt::format("two live blocks share handle {} near offset {}", range.handle,
+                         range.offset);
+    }
+    in_use_[{range.handle, range.offset}] = end;
+  }
+  block.ranges = std::move(*ranges);
+  allocated_ += block.bytes;
+  requested_ += block.requested;
+  peak_allocated_ = std::max(peak_allocated_, allocated_);
+  live_.push_back(std::move(block));
+  return launch(live_.back(), 20);
+}
+
+std::string Machine::free(std::size_t index) {
+  std::swap(live_[index], live_.back());
+  const Live block = std::move(live_.back());
+  live_.pop_back();
+  for (const simgpu::PhysicalRange& range : block.ranges) {
+    in_use_.erase({range.handle, range.offset});
+  }
+  allocated_ -= block.bytes;
+  requested_ -= block.requested;
+  if (allocator_->free(block.address) != Status::ok) return "free refused a live block";
+  if (allocator_->free(block.address) != Status::invalid_argument) return "freed twice";
+  return "";
+}
+
+std::string Machine::check_statistics() {
+  const DeviceStatistics found = allocator_->statistics();
+  const auto differs = [](const Stat& stat, std::uint64_t expected) {
+    return stat.current != static_cast<std::int64_t>(expected);
+  };
+  if (differs(found.allocation.all, live_.size())) return "the number of allocations is wrong";
+  if (differs(found.allocated_bytes.all, allocated_)) return "allocated bytes are wrong";
+  if (differs(found.requested_bytes.all, requested_)) return "requested bytes are wrong";
+  if (differs(found.active_bytes.all, allocated_)) return "active bytes are wrong";
+  for (const PoolStat* stat :
+       {&found.allocation, &found.allocated_bytes, &found.requested_bytes, &found.reserved_bytes,
+        &found.inactive_split_bytes}) {
+    if (stat->small_pool.current + stat->large_pool.current != stat->all.current) {
+      return "the pools do not add up";
+    }
+    for (const Stat* one : {&stat->all, &stat->small_pool, &stat->large_pool}) {
+      if (one->peak < one->current) return "a peak is below its current value";
+      if (one->current < 0) return "a statistic is negative";
+    }
+  }
+  const auto reserved = static_cast<std::uint64_t>(found.reserved_bytes.all.current);
+  if (!faulted_ && reserved != gpu_.used_bytes(0)) {
+    return fmt::format("reserved is {} but the device gave {}", reserved, gpu_.used_bytes(0));
+  }
+  if (reserved > std::max(limit_, limit_floor_)) return "reserved is over the limit";
+  if (reserved < allocated_) return "less is reserved than allocated";
+  return "";
+}
+
+std::string Machine::apply(const Free& op) {
+  return live_.empty() ? "" : free(op.block % live_.size());
+}
+
+std::string Machine::apply(const Touch& op) {
+  return live_.empty() ? "" : launch(live_[op.block % live_.size()], op.duration_us);
+}
+
+std::string Machine::apply(const Advance& op) {
+  gpu_.advance(std::uint64_t{op.us} * 1000);
+  return "";
+}
+
+std::string Machine::apply(const SyncStream& op) {
+  gpu_.stream_synchronize(0, streams_[op.stream % streams_.size()]);
+  return "";
+}
+
+std::string Machine::apply(const Trim& op) {
+  const Status status = allocator_->trim(op.keep_bytes);
+  return status == Status::ok || faulted_ ? "" : "trim failed";
+}
+
+std::string Machine::apply(const SetLimit& op) {
+  limit_ = op.bytes;
+  limit_floor_ =
+      static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
+  allocator_->set_limit_bytes(op.bytes);
+  return "";
+}
+
+std::string Machine::apply(const FailNext& op) {
+  faulted_ = true;
+  faulty_.fail(
+      {.kind = {},
+       .nth = op.nth,
+       .status = op.out_of_memory ? DriverStatus::out_of_memory : DriverStatus::unknown,
+       .persistent = false});
+  return "";
+}
+
+std::string Machine::apply(const Report& op) {
+  const HeapReport report = allocator_->report();
+  std::uint64_t live = 0;
+  for (const BlockReport& block : report.home) {
+    if (block.kind == BlockReport::Kind::live) live += block.bytes;
+  }
+  for (const WindowBlockReport& block : report.window_blocks) live += block.bytes;
+  if (op.reset) {
+    allocator_->reset_peak_statistics();
+    allocator_->reset_accumulated_statistics();
+  }
+  return live == allocated_ ? "" : "the report's live blocks do not add up";
+}
+
+std::string Machine::run(const Op& op) {
+  ++operations_;
+  ++counts_[op.index()];
+  std::string wrong = std::visit([this](const auto& it) { return apply(it); }, op);
+  if (wrong.empty()) wrong = check_statistics();
+  if (wrong.empty()) {
+    const auto violations = gpu_.violations();
+    if (violations.size() > judged_violations_) wrong = violations[judged_violations_];
+  }
+  if (wrong.empty() && options_.validate_every != 0 &&
+      operations_ % options_.validate_every == 0) {
+    try {
+      allocator_->validate();
+    } catch (const std::logic_error& error) {
+      wrong = error.what();
+    }
+  }
+  return wrong.empty() ? "" : fmt::format("{}: {}", to_string(op), wrong);
+}
+
+std::string Machine::run(const std::vector<Op>& ops) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (const std::string wrong = run(ops[i]); !wrong.empty()) {
+      return fmt::format("operation {}: {}\nafter: {}", i, wrong,
+                         to_string(std::vector<Op>(ops.begin(), ops.begin() +
+                                                                    static_cast<long>(i) + 1)));
+    }
+  }
+  return "";
+}
+
+std::string Machine::finish() {
+  faulty_.heal();
+  while (!live_.empty()) {
+    if (const std::string wrong = free(live_.size() - 1); !wrong.empty()) return wrong;
+  }
+  try {
+    allocator_->validate();
+  } catch (const std::logic_error& error) {
+    return error.what();
+  }
+  allocator_.reset();
+  if (const std::string leaks = gpu_.leaks(); !leaks.empty()) return "left behind: " + leaks;
+  if (gpu_.used_bytes(0) != 0) return "device memory is left behind";
+  const auto violations = gpu_.violations();
+  return violations.size() > judged_violations_ ? violations[judged_violations_] : "";
+}
+
+}  // namespace gapless::testing

@@ -1,0 +1,95 @@
+// Machine: an allocator on a simulated GPU, run through operations and judged after each.
+//
+// Judged are: the simulated GPU's own rules (violations()); that no two live blocks share a byte of
+// physical memory, whatever addresses they have; that every byte of a block is mapped and
+// accessible; alignment; that the statistics equal a plain model's; that reserved equals what the
+// device has given and keeps within the limit; the heap's validate(); and that nothing is left at
+// the end.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/device/device_allocator.h"
+#include "allocator/driver/faulty_driver.h"
+#include "simgpu/sim_driver.h"
+#include "tests/support/op.h"
+
+namespace gapless::testing {
+
+struct MachineOptions {
+  std::uint64_t capacity_bytes = 32ULL << 20;
+  std::uint64_t granularity_bytes = 64 << 10;
+  bool has_vmm = true;
+  std::uint32_t streams = 1;
+  Options allocator{};
+  /// validate() after every so many operations; 0: only at the end.
+  std::uint32_t validate_every = 1;
+};
+
+class Machine {
+ public:
+  explicit Machine(const MachineOptions& options);
+
+  /// Runs one operation. Empty where all is well, else what went wrong.
+  std::string run(const Op& op);
+  /// Runs a list; the first thing that goes wrong, with the operations up to it.
+  std::string run(const std::vector<Op>& ops);
+  /// Frees everything, checks that nothing is left behind. The machine is spent then.
+  std::string finish();
+
+  [[nodiscard]] std::size_t live() const { return live_.size(); }
+  [[nodiscard]] DeviceAllocator& allocator() { return *allocator_; }
+  [[nodiscard]] simgpu::SimDriver& gpu() { return gpu_; }
+  [[nodiscard]] FaultyDriver& faults() { return faulty_; }
+
+  /// How often each kind of operation ran, by its index in Op.
+  [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
+  /// Allocations that were refused.
+  [[nodiscard]] std::uint64_t refused() const { return refused_; }
+
+ private:
+  struct Live {
+    DeviceAddress address = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t requested = 0;
+    std::uint32_t stream = 0;
+    std::vector<simgpu::PhysicalRange> ranges;
+  };
+
+  std::string apply(const Alloc& op);
+  std::string apply(const Free& op);
+  std::string apply(const Touch& op);
+  std::string apply(const Advance& op);
+  std::string apply(const SyncStream& op);
+  std::string apply(const Trim& op);
+  std::string apply(const SetLimit& op);
+  std::string apply(const FailNext& op);
+  std::string apply(const Report& op);
+  std::string free(std::size_t index);
+  std::string launch(const Live& block, std::uint32_t duration_us);
+  std::string check_statistics();
+
+  MachineOptions options_;
+  simgpu::SimDriver gpu_;
+  FaultyDriver faulty_;
+  std::vector<StreamHandle> streams_;
+  std::optional<DeviceAllocator> allocator_;
+  std::vector<Live> live_;
+  // (handle, offset) -> end: the physical bytes in use.
+  std::map<std::pair<MemHandle, std::uint64_t>, std::uint64_t> in_use_;
+  std::uint64_t allocated_ = 0;
+  std::uint64_t requested_ = 0;
+  std::uint64_t peak_allocated_ = 0;
+  std::uint64_t limit_ = UINT64_MAX;
+  std::uint64_t limit_floor_ = 0;  // reserved when the limit was set: it may stay above it
+  bool faulted_ = false;
+  std::uint64_t operations_ = 0;
+  std::uint64_t refused_ = 0;
+  std::size_t judged_violations_ = 0;
+  std::vector<std::uint64_t> counts_;
+};
+
+}  // namespace gapless::testing

@@ -1,0 +1,102 @@
+#include "tests/support/op.h"
+
+#include <fmt/format.h>
+
+namespace gapless::testing {
+namespace {
+
+struct Printer {
+  std::string operator()(const Alloc& op) const {
+    return fmt::format("Alloc{{{}, {}}}", op.bytes, op.stream);
+  }
+  std::string operator()(const Free& op) const { return fmt::format("Free{{{}}}", op.block); }
+  std::string operator()(const Touch& op) const {
+    return fmt::format("Touch{{{}, {}}}", op.block, op.duration_us);
+  }
+  std::string operator()(const Advance& op) const { return fmt::format("Advance{{{}}}", op.us); }
+  std::string operator()(const SyncStream& op) const {
+    return fmt::format("SyncStream{{{}}}", op.stream);
+  }
+  std::string operator()(const Trim& op) const { return fmt::format("Trim{{{}}}", op.keep_bytes); }
+  std::string operator()(const SetLimit& op) const {
+    return fmt::format("SetLimit{{{}}}", op.bytes);
+  }
+  std::string operator()(const FailNext& op) const {
+    return fmt::format("FailNext{{{}, {}}}", op.nth, op.out_of_memory);
+  }
+  std::string operator()(const Report& op) const { return fmt::format("Report{{{}}}", op.reset); }
+};
+
+}  // namespace
+
+std::string to_string(const Op& op) { return std::visit(Printer{}, op); }
+
+std::string to_string(const std::vector<Op>& ops) {
+  std::string text;
+  for (const Op& op : ops) text += (text.empty() ? "" : ", ") + to_string(op);
+  return text;
+}
+
+Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t live) {
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  const auto stream = static_cast<std::uint32_t>(below(style.streams));
+  const auto any = static_cast<std::uint32_t>(random());
+  const std::uint64_t dice = below(1000);
+  if (dice < 2) return Trim{below(3) == 0 ? below(style.capacity_bytes) : 0};
+  if (dice < 4 && style.limits) {
+    return SetLimit{below(4) == 0 ? UINT64_MAX : style.capacity_bytes / 8 * (1 + below(8))};
+  }
+  if (dice < 14 && style.faults) {
+    return FailNext{static_cast<std::uint32_t>(1 + below(24)), below(2) == 0};
+  }
+  if (dice < 18) return Report{below(4) == 0};
+  if (dice < 60) return Advance{static_cast<std::uint32_t>(below(400))};
+  if (dice < 70) return SyncStream{stream};
+  if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
+  // Around the target, as likely to grow as to shrink; phases of growth and of decay come of
+  // themselves.
+  const bool grows = below(2ULL * style.live_blocks) >= live;
+  if (!grows && live != 0) return Free{any};
+  const std::uint64_t shape = below(10);
+  std::uint64_t bytes = 0;
+  if (shape < 4) {
+    bytes = 1 + below(8192);
+  } else if (shape < 8) {
+    bytes = 1 + below(style.largest_bytes / 16 + 1);
+  } else if (shape < 9) {
+    bytes = 1 + below(style.largest_bytes);
+  } else {
+    bytes = (1 + below(8)) * (style.largest_bytes / 8);
+  }
+  return Alloc{bytes, stream};
+}
+
+std::vector<Op> ops_of_bytes(const std::uint8_t* data, std::size_t size,
+                             const ProgramStyle& style) {
+  std::vector<Op> ops;
+  for (std::size_t at = 0; at + 4 <= size; at += 4) {
+    const std::uint32_t a = data[at + 1];
+    const std::uint32_t b = data[at + 2];
+    const std::uint32_t stream = data[at + 3] % style.streams;
+    switch (data[at] % 16) {
+      case 0: ops.emplace_back(Trim{a * (style.capacity_bytes / 256)}); break;
+      case 1: ops.emplace_back(SetLimit{(a + 1) * (style.capacity_bytes / 256)}); break;
+      case 2: ops.emplace_back(FailNext{1 + a % 32, b % 2 == 0}); break;
+      case 3: ops.emplace_back(Advance{a * 8}); break;
+      case 4: ops.emplace_back(SyncStream{stream}); break;
+      case 5: ops.emplace_back(Touch{a << 8 | b, stream * 16}); break;
+      case 6:
+      case 7:
+      case 8:
+      case 9:
+      case 10: ops.emplace_back(Free{a << 8 | b}); break;
+      case 11: ops.emplace_back(Alloc{1 + (a << 8 | b), stream}); break;
+      default:
+        ops.emplace_back(Alloc{1 + ((a << 8 | b) * style.largest_bytes >> 16), stream});
+        break;
+    }
+  }
+  return ops;
+}
+
+}  // namespace gapless::testing

@@ -1,0 +1,74 @@
+// Op: one operation of a program that uses the allocator. The same type drives the model-based
+// test, the fuzzer and the regression tests, and prints as code that can be pasted into one:
+//
+//   Alloc{300000, 1}, Free{0}, Trim{0}, ...
+//
+// Operations name live blocks by a number that is taken modulo how many there are, so every list of
+// operations is a valid program.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace gapless::testing {
+
+struct Alloc {  // and a kernel that writes all of the block
+  std::uint64_t bytes = 0;
+  std::uint32_t stream = 0;
+};
+struct Free {
+  std::uint32_t block = 0;
+};
+struct Touch {  // a kernel that writes all of a live block, on the block's own stream
+  std::uint32_t block = 0;
+  std::uint32_t duration_us = 0;
+};
+struct Advance {  // the host is busy with something else
+  std::uint32_t us = 0;
+};
+struct SyncStream {
+  std::uint32_t stream = 0;
+};
+struct Trim {
+  std::uint64_t keep_bytes = 0;
+};
+struct SetLimit {
+  std::uint64_t bytes = 0;
+};
+struct FailNext {  // the nth driver call from now on fails, once
+  std::uint32_t nth = 0;
+  bool out_of_memory = false;
+};
+struct Report {  // statistics, report and their resets
+  bool reset = false;
+};
+
+using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report>;
+
+/// "Alloc{300000, 1}"
+std::string to_string(const Op& op);
+/// All of them, separated by commas, ready to be pasted.
+std::string to_string(const std::vector<Op>& ops);
+
+/// What a random program is like.
+struct ProgramStyle {
+  std::uint32_t streams = 1;
+  std::uint64_t capacity_bytes = 0;
+  /// Blocks up to about this many bytes.
+  std::uint64_t largest_bytes = 0;
+  /// Live blocks it tends to keep.
+  std::uint32_t live_blocks = 0;
+  bool faults = false;
+  bool limits = false;
+};
+
+/// The next operation of a random program with `live` live blocks now.
+Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t live);
+
+/// The program that a fuzzer's bytes stand for.
+std::vector<Op> ops_of_bytes(const std::uint8_t* data, std::size_t size, const ProgramStyle& style);
+
+}  // namespace gapless::testing
