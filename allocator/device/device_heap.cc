@@ -109,6 +109,11 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, std::uin
       placed = try_ladder(size, owner, peak_bytes);
     }
   }
+  if (placed.status == Status::out_of_memory && !vmm_ && home_.free_pages(owner) != 0) {
+    // Free segments that cannot be joined may make room for one that is large enough.
+    ++counters_.retries;
+    if (trim(0) == Status::ok) placed = try_ladder(size, owner, peak_bytes);
+  }
   return placed;
 }
 
@@ -202,6 +207,7 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
     return status;
   }
   std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
+  if (home_.present_pages() + pages.count > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
   home_.add_pages(pages, owner, streams_.open_epoch(owner));
   ++counters_.home_growths;
   return DriverStatus::ok;
@@ -372,10 +378,6 @@ DeviceHeap::WindowPlan DeviceHeap::plan_extension(Unit size, const Edges& edges,
 }
 
 DriverStatus DeviceHeap::make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot) {
-  if (plan.missing != 0 && (home_.present_pages() + plan.missing > ceiling_pages_ ||
-                            !physical_.within_limit(plan.missing))) {
-    return DriverStatus::out_of_memory;
-  }
   std::vector<PageRange> added;
   DriverStatus status = DriverStatus::ok;
   auto place = std::find(plan.pages.begin(), plan.pages.end(), kNoPage);

@@ -188,7 +188,9 @@ class DeviceHeap {
   std::deque<Retiring> retiring_;
   HeapCounters counters_;
   std::uint64_t misses_ = 0;
-  std::uint64_t ceiling_pages_ = UINT64_MAX;  // the driver had no more than this many pages
+  // The driver had no more than this many pages when last asked: no growth beyond it for comfort,
+  // only where a request fails otherwise.
+  std::uint64_t ceiling_pages_ = UINT64_MAX;
   DriverStatus last_driver_status_ = DriverStatus::ok;
 };
 

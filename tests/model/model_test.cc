@@ -106,7 +106,7 @@ TEST_P(Model, HoldsAfterEveryOperation) {
 
 TEST_P(Model, HoldsInLongRuns) {
   const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 100);
-  const std::uint64_t operations = environment("GAPLESS_MODEL_OPS", 60000);
+  const std::uint64_t operations = environment("GAPLESS_MODEL_OPS", 100000);
   std::vector<std::uint64_t> counts;
   for (std::uint64_t seed = first; seed < first + 2; ++seed) {
     run(GetParam(), seed, operations, 4096, counts);

@@ -1,0 +1,161 @@
+// Every driver call of a scenario fails once, and then from then on: after each, everything is as
+// it was, nothing is left behind, and the next request works.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_allocator.h"
+#include "allocator/driver/faulty_driver.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+struct Variant {
+  const char* name;
+  bool vmm;
+  DriverStatus status;
+  bool persistent;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class FaultSweep : public ::testing::TestWithParam<Variant> {};
+
+// The scenario: growth, holes, a window, its extension, windows evicted, a second stream, trim.
+class Scenario {
+ public:
+  explicit Scenario(bool vmm) : gpu_({.devices = {{.total_bytes = 128 * MiB, .has_vmm = vmm}}}),
+                                driver_(gpu_) {
+    gpu_.stream_create(0, side_);
+    DeviceProperties properties;
+    gpu_.device_properties(0, properties);
+    Options options;
+    options.slack = 0;
+    options.window_factor = 1;
+    allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
+  }
+
+  void run() {
+    std::vector<DeviceAddress> blocks;
+    for (int i = 0; i < 12; ++i) blocks.push_back(alloc(2 * MiB + 512 * KiB, 0));
+    for (std::size_t i = 0; i < blocks.size(); i += 2) free(blocks[i]);
+    const DeviceAddress hole = alloc(MiB, 0);
+    const DeviceAddress window = alloc(7 * MiB, 0);
+    free(window);
+    const DeviceAddress extended = alloc(9 * MiB, 0);
+    free(extended);
+    for (std::uint64_t size = 3; size < 12; ++size) free(alloc(size * MiB, 0));  // more windows
+    const DeviceAddress other = alloc(5 * MiB, side_);
+    gpu_.advance(1000000);
+    free(other);
+    free(hole);
+    trim(20 * MiB);
+    const DeviceAddress again = alloc(11 * MiB, 0);
+    trim(0);
+    free(again);
+    for (std::size_t i = 1; i < blocks.size(); i += 2) free(blocks[i]);
+    trim(0);
+  }
+
+  // Everything still works, and goes.
+  void finish() {
+    driver_.heal();
+    DeviceAddress address = 0;
+    ASSERT_EQ(allocator_->alloc(64 * MiB, 0, address), Status::ok) << allocator_->last_failure();
+    ASSERT_TRUE(gpu_.resolve(0, address, 64 * MiB));
+    ASSERT_EQ(allocator_->free(address), Status::ok);
+    allocator_->validate();
+    allocator_.reset();
+    EXPECT_EQ(gpu_.leaks(), "");
+    EXPECT_EQ(gpu_.used_bytes(0), 0U);
+    EXPECT_TRUE(gpu_.violations().empty()) << gpu_.violations().front();
+  }
+
+  FaultyDriver& driver() { return driver_; }
+  [[nodiscard]] std::uint64_t refused() const { return refused_; }
+
+ private:
+  DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream) {
+    const DeviceStatistics before = allocator_->statistics();
+    const std::uint64_t fired = driver_.fired();
+    DeviceAddress address = 0;
+    const Status status = allocator_->alloc(bytes, stream, address);
+    EXPECT_NO_THROW(allocator_->validate());
+    if (status == Status::ok) {
+      EXPECT_TRUE(gpu_.resolve(0, address, bytes));
+      const simgpu::Access access{address, bytes, true};
+      gpu_.launch(0, stream, 1000, {&access, 1});
+      return address;
+    }
+    ++refused_;
+    EXPECT_NE(driver_.fired(), fired) << "refused without a fault";
+    EXPECT_EQ(address, 0U);
+    // As it was before the request. Memory that the driver would not take back stays counted.
+    const DeviceStatistics after = allocator_->statistics();
+    EXPECT_EQ(after.allocated_bytes.all.current, before.allocated_bytes.all.current);
+    EXPECT_EQ(after.allocation.all.current, before.allocation.all.current);
+    if (driver_.fired() == fired + 1) {
+      EXPECT_EQ(after.reserved_bytes.all.current, before.reserved_bytes.all.current);
+      EXPECT_EQ(gpu_.used_bytes(0), static_cast<std::uint64_t>(after.reserved_bytes.all.current));
+    }
+    return 0;
+  }
+  void free(DeviceAddress address) {
+    EXPECT_EQ(allocator_->free(address), Status::ok);
+    EXPECT_NO_THROW(allocator_->validate());
+  }
+  void trim(std::uint64_t keep) {
+    (void)allocator_->trim(keep);
+    EXPECT_NO_THROW(allocator_->validate());
+  }
+
+  simgpu::SimDriver gpu_;
+  FaultyDriver driver_;
+  StreamHandle side_ = 0;
+  std::unique_ptr<DeviceAllocator> allocator_;
+  std::uint64_t refused_ = 0;
+};
+
+TEST_P(FaultSweep, EveryCallOfEveryKind) {
+  const Variant& variant = GetParam();
+  std::uint64_t points = 0;
+  std::uint64_t refused = 0;
+  std::vector<std::optional<DriverCall>> kinds = {std::nullopt};
+  for (std::size_t i = 0; i < kDriverCalls; ++i) kinds.emplace_back(static_cast<DriverCall>(i));
+  for (const auto& kind : kinds) {
+    for (std::uint64_t nth = 1;; ++nth) {
+      SCOPED_TRACE(fmt::format("{} call {}", kind ? name_of(*kind) : "any", nth));
+      Scenario scenario(variant.vmm);
+      scenario.driver().fail({.kind = kind,
+                              .nth = nth,
+                              .status = variant.status,
+                              .persistent = variant.persistent});
+      scenario.run();
+      const bool fired = scenario.driver().fired() != 0;
+      refused += scenario.refused();
+      scenario.finish();
+      if (HasFailure()) return;
+      if (!fired) break;
+      ++points;
+    }
+  }
+  fmt::print("{}: {} calls failed, {} requests refused\n", variant.name, points, refused);
+  EXPECT_GT(points, variant.vmm ? 100U : 10U);
+  EXPECT_GT(refused, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variants, FaultSweep,
+    ::testing::Values(
+        Variant{"vmm_unknown_once", true, DriverStatus::unknown, false},
+        Variant{"vmm_unknown_from_then_on", true, DriverStatus::unknown, true},
+        Variant{"vmm_out_of_memory_once", true, DriverStatus::out_of_memory, false},
+        Variant{"vmm_out_of_memory_from_then_on", true, DriverStatus::out_of_memory, true},
+        Variant{"plain_unknown_once", false, DriverStatus::unknown, false},
+        Variant{"plain_out_of_memory_from_then_on", false, DriverStatus::out_of_memory, true}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace gapless

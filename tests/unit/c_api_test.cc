@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "allocator/base/bytes.h"
+#include "allocator/c_api.h"
+#include "allocator/gapless.h"
+#include "allocator/report/memory_state.h"
+#include "allocator/trace/load.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CApi : public ::testing::Test {
+ protected:
+  CApi() {
+    auto driver = std::make_unique<simgpu::SimDriver>(
+        simgpu::SimOptions{.devices = {{.total_bytes = 64 * MiB}, {.total_bytes = 64 * MiB}}});
+    EXPECT_EQ(create_over(std::move(driver), {}, &allocator), GAPLESS_OK);
+  }
+  gapless_allocator* allocator = nullptr;
+};
+
+TEST_F(CApi, AllocatesFreesAndCounts) {
+  EXPECT_EQ(gapless_devices(allocator), 2);
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 1, 3 << 20, nullptr, &memory), GAPLESS_OK);
+  ASSERT_NE(memory, nullptr);
+  gapless_statistics statistics;
+  ASSERT_EQ(gapless_stats(allocator, 1, &statistics), GAPLESS_OK);
+  EXPECT_EQ(statistics.allocated_bytes.all.current, 3 << 20);
+  EXPECT_EQ(statistics.reserved_bytes.all.current, 4 << 20);
+  EXPECT_EQ(statistics.max_split_size, -1);
+  EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_reset_peak_stats(allocator, 1), GAPLESS_OK);
+  EXPECT_EQ(gapless_reset_accumulated_stats(allocator, 1), GAPLESS_OK);
+  ASSERT_EQ(gapless_stats(allocator, 1, &statistics), GAPLESS_OK);
+  EXPECT_EQ(statistics.allocated_bytes.all.peak, 0);
+  EXPECT_EQ(gapless_trim(allocator, 1, 0), GAPLESS_OK);
+  ASSERT_EQ(gapless_stats(allocator, 1, &statistics), GAPLESS_OK);
+  EXPECT_EQ(statistics.reserved_bytes.all.current, 0);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, RefusesWithWordsAndChangesNothing) {
+  void* memory = reinterpret_cast<void*>(7);
+  EXPECT_EQ(gapless_alloc(allocator, 0, std::size_t{1} << 30, nullptr, &memory),
+            GAPLESS_OUT_OF_MEMORY);
+  EXPECT_EQ(memory, reinterpret_cast<void*>(7));
+  EXPECT_THAT(gapless_last_error(), HasSubstr("1.00 GiB"));
+  EXPECT_EQ(gapless_alloc(allocator, 5, 1, nullptr, &memory), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("no device 5; there are 2"));
+  EXPECT_EQ(gapless_alloc(nullptr, 0, 1, nullptr, &memory), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_alloc(allocator, 0, 1, nullptr, nullptr), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_free(allocator, &memory), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_stats(allocator, 0, nullptr), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_dump(allocator, "/no/such/folder/dump.json"), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("/no/such/folder/dump.json"));
+  EXPECT_EQ(gapless_free(allocator, nullptr), GAPLESS_OK);
+  EXPECT_STREQ(gapless_last_error(), "");
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(nullptr), GAPLESS_OK);
+}
+
+TEST_F(CApi, WillNotDestroyUnderLiveBlocks) {
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 1, nullptr, &memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("1 blocks"));
+  EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, LimitIsKept) {
+  EXPECT_EQ(gapless_set_limit(allocator, 0, 4 << 20), GAPLESS_OK);
+  void* memory = nullptr;
+  EXPECT_EQ(gapless_alloc(allocator, 0, 5 << 20, nullptr, &memory), GAPLESS_OUT_OF_MEMORY);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, DumpIsReadBack) {
+  void* a = nullptr;
+  void* b = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 3 << 20, nullptr, &a), GAPLESS_OK);
+  ASSERT_EQ(gapless_alloc(allocator, 0, 1000, nullptr, &b), GAPLESS_OK);
+  const std::string path = ::testing::TempDir() + "gapless-dump.json";
+  ASSERT_EQ(gapless_dump(allocator, path.c_str()), GAPLESS_OK);
+  const MemoryState state = load_state(path);
+  std::remove(path.c_str());
+  EXPECT_EQ(state.source, "gapless dump");
+  ASSERT_EQ(state.segments.size(), 1U);
+  EXPECT_EQ(state.segments[0].bytes, 4U << 20);
+  ASSERT_EQ(state.segments[0].blocks.size(), 3U);
+  EXPECT_EQ(state.segments[0].blocks[1].requested_bytes, 1000U);
+  gapless_free(allocator, a);
+  gapless_free(allocator, b);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, IsThreadSafe) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 1; i <= 2000; ++i) {
+        void* memory = nullptr;
+        const int device = static_cast<int>(i + static_cast<std::size_t>(t)) % 2;
+        ASSERT_EQ(gapless_alloc(allocator, device, i * 700, nullptr, &memory), GAPLESS_OK);
+        ASSERT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+        ASSERT_EQ(gapless_free(allocator, memory == nullptr ? memory : &memory),
+                  GAPLESS_INVALID_ARGUMENT);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST(CApiCreate, ExplainsWrongOptionsAndMissingDriver) {
+  gapless_allocator* allocator = nullptr;
+  EXPECT_EQ(gapless_create("pagesize:2MiB", &allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("page_size"));
+  EXPECT_EQ(gapless_create(nullptr, nullptr), GAPLESS_INVALID_ARGUMENT);
+  const gapless_status status = gapless_create("page_size:2MiB", &allocator);
+  if (status == GAPLESS_OK) {
+    gapless_destroy(allocator);
+  } else {
+    EXPECT_EQ(status, GAPLESS_DRIVER_ERROR);
+    EXPECT_THAT(gapless_last_error(), HasSubstr("CUDA"));
+  }
+  EXPECT_STREQ(gapless_status_text(GAPLESS_OUT_OF_MEMORY), "out of memory");
+  EXPECT_STRNE(gapless_version(), "");
+}
+
+}  // namespace
+}  // namespace gapless

@@ -1,0 +1,513 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/allocator.h"
+#include "allocator/device/options.h"
+#include "allocator/device/statistics.h"
+#include "allocator/driver/counting_driver.h"
+#include "allocator/stream/stream_ledger.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kPage = 2 * MiB;
+
+// --- options -------------------------------------------------------------------------------------
+
+TEST(Options, EveryOneIsReadAndPrinted) {
+  Options options;
+  std::string error;
+  for (const OptionFacts& facts : option_table()) {
+    EXPECT_FALSE(facts.help.empty()) << facts.name;
+    EXPECT_EQ(option_text(options, facts.name), facts.default_text);
+    EXPECT_TRUE(set_option(options, facts.name, facts.default_text, error)) << error;
+  }
+}
+
+TEST(Options, ListsAreParsed) {
+  std::vector<std::string> warnings;
+  const Options options =
+      parse_options(" page_size:8MiB, slack:2.5% ,windows:off,peace_pages:0,", warnings);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_EQ(options.page_size, 8 * MiB);
+  EXPECT_EQ(options.slack, 2.5);
+  EXPECT_FALSE(options.windows);
+  EXPECT_EQ(options.peace_pages, 0U);
+  EXPECT_TRUE(options.edge_sharing);
+}
+
+TEST(Options, UnknownKeyNamesTheNearest) {
+  std::vector<std::string> warnings;
+  const Options options = parse_options("pagesize:4MiB,limit:3GiB", warnings);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("\"page_size\"")));
+  EXPECT_EQ(options.limit, 3 * GiB);  // the rest is taken
+}
+
+TEST(Options, WrongValuesAreExplainedAndChangeNothing) {
+  std::vector<std::string> warnings;
+  const Options options = parse_options(
+      "page_size:3MiB,limit:lots,slack:-1,windows:maybe,peace_pages:1.5,nonsense", warnings);
+  EXPECT_EQ(warnings.size(), 6U);
+  EXPECT_EQ(options.page_size, Options{}.page_size);
+  EXPECT_EQ(options.limit, Options{}.limit);
+  EXPECT_THAT(warnings[0], HasSubstr("power of two"));
+}
+
+TEST(Options, EnvironmentWarnsOnce) {
+  setenv("GAPLESS_CONF", "pge_size:4MiB,slack:2", 1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(options_from_environment().slack, 2);
+  EXPECT_EQ(options_from_environment().slack, 2);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  unsetenv("GAPLESS_CONF");
+  EXPECT_THAT(said, HasSubstr("pge_size"));
+  EXPECT_EQ(said.find("pge_size"), said.rfind("pge_size"));
+  EXPECT_EQ(options_from_environment().slack, Options{}.slack);
+}
+
+// --- statistics ----------------------------------------------------------------------------------
+
+TEST(Statistics, KeepCurrentPeakAllocatedAndFreed) {
+  StatisticsKeeper keeper;
+  keeper.on_alloc(true, 1024, 1000);
+  keeper.on_alloc(false, 4 * MiB, 4 * MiB - 5);
+  keeper.on_free(true, 1024, 1000);
+  keeper.on_alloc(false, 2 * MiB, 2 * MiB);
+  const DeviceStatistics found = keeper.read();
+  EXPECT_EQ(found.allocation.all.current, 2);
+  EXPECT_EQ(found.allocation.all.allocated, 3);
+  EXPECT_EQ(found.allocation.all.freed, 1);
+  EXPECT_EQ(found.allocation.small_pool.peak, 1);
+  EXPECT_EQ(found.allocated_bytes.all.current, static_cast<std::int64_t>(6 * MiB));
+  EXPECT_EQ(found.allocated_bytes.all.peak, static_cast<std::int64_t>(6 * MiB));
+  EXPECT_EQ(found.requested_bytes.all.current, static_cast<std::int64_t>(6 * MiB - 5));
+  EXPECT_EQ(found.requested_bytes.small_pool.freed, 1000);
+  // The peak of all is no sum of the pools' peaks.
+  EXPECT_EQ(found.allocated_bytes.small_pool.peak + found.allocated_bytes.large_pool.peak,
+            found.allocated_bytes.all.peak + 1024);
+}
+
+TEST(Statistics, ResetsAsPyTorchDoes) {
+  StatisticsKeeper keeper;
+  keeper.on_alloc(false, 100 * MiB, 100 * MiB);
+  keeper.on_alloc(false, 4 * MiB, 4 * MiB);
+  keeper.on_free(false, 100 * MiB, 100 * MiB);
+  keeper.reset_peak();
+  keeper.reset_accumulated();
+  Stat bytes = keeper.read().allocated_bytes.all;
+  EXPECT_EQ(bytes.peak, static_cast<std::int64_t>(4 * MiB));
+  EXPECT_EQ(bytes.allocated, 0);
+  EXPECT_EQ(bytes.freed, 0);
+  keeper.on_free(false, 4 * MiB, 4 * MiB);
+  bytes = keeper.read().allocated_bytes.all;
+  EXPECT_EQ(bytes.freed, static_cast<std::int64_t>(4 * MiB));
+  EXPECT_EQ(bytes.current, 0);
+}
+
+TEST(Statistics, ReservedIsSharedOutByPool) {
+  StatisticsKeeper keeper;
+  keeper.set_reserved(10 * MiB, 10 * MiB);
+  keeper.on_alloc(true, MiB, MiB);
+  keeper.on_alloc(false, 4 * MiB, 4 * MiB);
+  const DeviceStatistics found = keeper.read();
+  EXPECT_EQ(found.reserved_bytes.small_pool.current, static_cast<std::int64_t>(MiB));
+  EXPECT_EQ(found.reserved_bytes.large_pool.current, static_cast<std::int64_t>(9 * MiB));
+  EXPECT_EQ(found.reserved_bytes.all.current, static_cast<std::int64_t>(10 * MiB));
+  EXPECT_EQ(found.inactive_split_bytes.all.current, static_cast<std::int64_t>(5 * MiB));
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+TEST(StreamLedger, EpochsCompleteInOrder) {
+  simgpu::SimDriver gpu;
+  StreamHandle handles[2] = {};
+  for (StreamHandle& handle : handles) gpu.stream_create(0, handle);
+  {
+    StreamLedger ledger(gpu, 0);
+    const Owner one = ledger.number_of(handles[0]);
+    const Owner two = ledger.number_of(handles[1]);
+    EXPECT_NE(one, two);
+    EXPECT_EQ(ledger.number_of(handles[0]), one);
+    EXPECT_EQ(ledger.handle_of(two), handles[1]);
+    const Epoch first = ledger.open_epoch(one);
+    gpu.launch(0, handles[0], 1000, {});
+    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);
+    const Epoch second = ledger.open_epoch(one);
+    EXPECT_GT(second, first);
+    gpu.launch(0, handles[0], 1000, {});
+    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);
+    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);  // nothing freed: no event
+    EXPECT_TRUE(ledger.pending());
+    gpu.advance(1000);
+    std::vector<std::pair<Owner, Epoch>> settled;
+    const auto note = [&](Owner owner, Epoch epoch) { settled.emplace_back(owner, epoch); };
+    EXPECT_EQ(ledger.poll(note), DriverStatus::ok);
+    EXPECT_THAT(settled, ElementsAre(std::pair{one, first}));
+    gpu.advance(1000);
+    EXPECT_EQ(ledger.poll(note), DriverStatus::ok);
+    EXPECT_EQ(ledger.completed(one), second);
+    EXPECT_FALSE(ledger.pending());
+    const Epoch third = ledger.open_epoch(two);
+    EXPECT_EQ(ledger.finish(), DriverStatus::ok);
+    EXPECT_GE(ledger.completed(two), third);
+  }
+  EXPECT_EQ(gpu.leaks(), "");  // events are given back
+  EXPECT_THAT(gpu.violations(), IsEmpty());
+}
+
+// --- the device allocator --------------------------------------------------------------------------
+
+class Device : public ::testing::Test {
+ protected:
+  void start(const Options& options = {}, std::uint64_t capacity = 64 * MiB, bool vmm = true) {
+    gpu = std::make_unique<simgpu::SimDriver>(
+        simgpu::SimOptions{.devices = {{.total_bytes = capacity, .has_vmm = vmm}}});
+    counting = std::make_unique<CountingDriver>(*gpu);
+    DeviceProperties properties;
+    gpu->device_properties(0, properties);
+    allocator = std::make_unique<DeviceAllocator>(*counting, 0, properties, options);
+  }
+  DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream = 0) {
+    DeviceAddress address = 0;
+    EXPECT_EQ(allocator->alloc(bytes, stream, address), Status::ok) << allocator->last_failure();
+    allocator->validate();
+    return address;
+  }
+  void free(DeviceAddress address) {
+    EXPECT_EQ(allocator->free(address), Status::ok);
+    allocator->validate();
+  }
+  std::uint64_t reserved() const {
+    return static_cast<std::uint64_t>(allocator->statistics().reserved_bytes.all.current);
+  }
+  ~Device() override {
+    allocator.reset();
+    if (gpu) {
+      EXPECT_THAT(gpu->violations(), IsEmpty());
+    }
+  }
+
+  std::unique_ptr<simgpu::SimDriver> gpu;
+  std::unique_ptr<CountingDriver> counting;
+  std::unique_ptr<DeviceAllocator> allocator;
+};
+
+TEST_F(Device, MakesNoDriverCallUntilMemoryIsAskedFor) {
+  start();
+  EXPECT_EQ(counting->counts().total(), 0U);
+  DeviceAddress address = 1;
+  EXPECT_EQ(allocator->alloc(0, 0, address), Status::ok);
+  EXPECT_EQ(address, 0U);
+  EXPECT_EQ(allocator->free(0), Status::ok);
+  EXPECT_EQ(counting->counts().total(), 0U);
+}
+
+TEST_F(Device, PacksSmallBlocksInOnePage) {
+  start();
+  const DeviceAddress a = alloc(1);
+  const DeviceAddress b = alloc(513);
+  EXPECT_EQ(b - a, 512U);
+  EXPECT_EQ(allocator->size_of(b), 1024U);
+  EXPECT_EQ(reserved(), kPage);
+  free(a);
+  EXPECT_EQ(alloc(100), a);
+  EXPECT_EQ(allocator->free(b + 512), Status::invalid_argument);
+  EXPECT_FALSE(allocator->size_of(b + 512));
+}
+
+// Six 4 MiB blocks, every other one freed: a 12 MiB request finds the memory but no hole.
+TEST_F(Device, JoinsScatteredPagesInAWindowAndKeepsIt) {
+  start();
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(alloc(4 * MiB));
+  for (int i = 0; i < 6; i += 2) free(blocks[static_cast<std::size_t>(i)]);
+  const DriverCallCounts before = counting->counts();
+  const DeviceAddress joined = alloc(12 * MiB);
+  EXPECT_EQ(reserved(), 24 * MiB);
+  const DriverCallCounts made = counting->counts().since(before);
+  EXPECT_EQ(made.of(DriverCall::mem_create), 0U);
+  EXPECT_EQ(made.of(DriverCall::mem_map), 6U);
+  EXPECT_EQ(made.of(DriverCall::mem_set_access), 1U);
+  EXPECT_EQ(allocator->counters().windows_made, 1U);
+  free(joined);
+  const DriverCallCounts after = counting->counts();
+  EXPECT_EQ(alloc(12 * MiB), joined);  // the same window, at no cost
+  EXPECT_EQ(counting->counts().since(after).total(), 0U);
+  free(joined);
+  // A smaller request takes part of it; another the rest.
+  const DeviceAddress part = alloc(8 * MiB);
+  const DeviceAddress rest = alloc(4 * MiB);
+  EXPECT_EQ(counting->counts().since(after).total(), 0U);
+  free(part);
+  free(rest);
+}
+
+TEST_F(Device, EdgesOfPartlyUsedPagesServeWindows) {
+  Options options;
+  options.slack = 0;
+  start(options, 8 * MiB);
+  const DeviceAddress a = alloc(3 * MiB);
+  const DeviceAddress pin = alloc(2 * MiB);
+  const DeviceAddress b = alloc(3 * MiB);
+  free(a);
+  free(b);
+  // Free: 3 MiB, 2 MiB used, 3 MiB; two whole pages, and one half to each side of the block.
+  const DeviceAddress joined = alloc(6 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_TRUE(gpu->resolve(0, joined, 6 * MiB));
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(512, 0, none), Status::out_of_memory);
+  free(joined);
+  free(pin);
+}
+
+TEST_F(Device, WithoutEdgesOrWindowsItFailsWhereItSays) {
+  Options options;
+  options.edge_sharing = false;
+  start(options, 8 * MiB);
+  const DeviceAddress a = alloc(3 * MiB);
+  alloc(2 * MiB);
+  const DeviceAddress b = alloc(3 * MiB);
+  free(a);
+  free(b);
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(6 * MiB, 0, none), Status::out_of_memory);
+  EXPECT_THAT(allocator->last_failure(), HasSubstr("asked for 6.00 MiB"));
+  EXPECT_THAT(allocator->last_failure(),
+              HasSubstr("the largest request that would fit without new memory is 4.00 MiB"));
+  alloc(4 * MiB);
+}
+
+TEST_F(Device, ExtendsAWindowForALargerRequest) {
+  Options options;
+  options.slack = 0;
+  start(options);
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(alloc(2 * MiB));
+  for (int i = 0; i < 10; i += 2) free(blocks[static_cast<std::size_t>(i)]);
+  free(alloc(6 * MiB));
+  const DriverCallCounts before = counting->counts();
+  free(alloc(8 * MiB));
+  EXPECT_EQ(counting->counts().since(before).of(DriverCall::mem_map), 1U);
+  EXPECT_EQ(allocator->counters().windows_extended, 1U);
+  EXPECT_EQ(allocator->counters().windows_made, 1U);
+}
+
+TEST_F(Device, TrimGivesFreePagesBackAndKeepsWhatIsAsked) {
+  start();
+  const DeviceAddress a = alloc(10 * MiB);
+  const DeviceAddress b = alloc(4 * MiB);
+  free(a);
+  EXPECT_EQ(allocator->trim(8 * MiB), Status::ok);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(gpu->used_bytes(0), 8 * MiB);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 4 * MiB);
+  const DeviceAddress c = alloc(10 * MiB);
+  free(b);
+  free(c);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+  EXPECT_EQ(allocator->statistics().num_device_free, 12);
+}
+
+TEST_F(Device, TrimTakesPagesOutOfWindowsInUse) {
+  Options options;
+  options.slack = 0;
+  start(options);
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(alloc(2 * MiB));
+  for (int i = 0; i < 8; i += 2) free(blocks[static_cast<std::size_t>(i)]);
+  const DeviceAddress whole = alloc(8 * MiB);
+  free(whole);
+  const DeviceAddress part = alloc(6 * MiB);
+  EXPECT_EQ(part, whole);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  allocator->validate();
+  EXPECT_EQ(reserved(), 14 * MiB);
+  EXPECT_TRUE(gpu->resolve(0, part, 6 * MiB));
+  free(part);
+}
+
+TEST_F(Device, LimitHoldsAndCanBeLifted) {
+  Options options;
+  options.limit = 8 * MiB;
+  start(options);
+  const DeviceAddress a = alloc(7 * MiB);
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(2 * MiB, 0, none), Status::out_of_memory);
+  EXPECT_THAT(allocator->last_failure(), HasSubstr("limit 8.00 MiB"));
+  EXPECT_EQ(allocator->statistics().num_ooms, 1);
+  allocator->set_limit_bytes(16 * MiB);
+  free(alloc(2 * MiB));
+  free(a);
+}
+
+TEST_F(Device, PageSizeIsAnOption) {
+  Options options;
+  options.page_size = 8 * MiB;
+  start(options);
+  alloc(1);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(counting->counts().of(DriverCall::mem_create), 1U);
+}
+
+TEST_F(Device, OtherStreamsWaitForACompletedEvent) {
+  Options options;
+  options.slack = 0;
+  start(options);
+  StreamHandle side = 0;
+  gpu->stream_create(0, side);
+  const DeviceAddress a = alloc(4 * MiB);
+  const simgpu::Access work{a, 4 * MiB, true};
+  gpu->launch(0, 0, 1000000, {&work, 1});
+  free(a);
+  EXPECT_EQ(alloc(4 * MiB), a);  // its own stream at once
+  gpu->launch(0, 0, 1000000, {&work, 1});
+  free(a);
+  const DeviceAddress b = alloc(4 * MiB, side);  // still running: new memory instead
+  EXPECT_NE(b, a);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  gpu->advance(10000000);
+  const DeviceAddress c = alloc(4 * MiB, side);
+  EXPECT_EQ(c, a);
+  const simgpu::Access other{c, 4 * MiB, true};
+  gpu->launch(0, side, 1000, {&other, 1});
+  EXPECT_EQ(counting->counts().host_syncs(), 0U);
+  free(b);
+  free(c);
+}
+
+TEST_F(Device, FinishesPendingWorkRatherThanFail) {
+  Options options;
+  start(options, 8 * MiB);
+  StreamHandle side = 0;
+  gpu->stream_create(0, side);
+  const DeviceAddress a = alloc(8 * MiB);
+  const simgpu::Access work{a, 8 * MiB, true};
+  gpu->launch(0, 0, 1000000, {&work, 1});
+  free(a);
+  const DeviceAddress b = alloc(8 * MiB, side);
+  EXPECT_EQ(b, a);
+  EXPECT_EQ(allocator->statistics().num_alloc_retries, 1);
+  free(b);
+}
+
+TEST_F(Device, WorksWithoutVmm) {
+  start({}, 64 * MiB, false);
+  const DeviceAddress a = alloc(3 * MiB);
+  const DeviceAddress b = alloc(MiB);
+  EXPECT_EQ(reserved(), 4 * MiB);  // the second filled the first one's segment
+  EXPECT_EQ(counting->counts().of(DriverCall::mem_alloc), 1U);
+  EXPECT_EQ(counting->counts().of(DriverCall::mem_create), 0U);
+  const DeviceAddress c = alloc(10 * MiB);
+  free(a);
+  free(b);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 10 * MiB);
+  free(c);
+}
+
+TEST_F(Device, ReportTellsEverything) {
+  Options options;
+  options.slack = 0;
+  start(options);
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(alloc(2 * MiB));
+  free(blocks[0]);
+  free(blocks[2]);
+  alloc(4 * MiB - 100);
+  const HeapReport report = allocator->report();
+  EXPECT_EQ(report.window_blocks.size(), 1U);
+  EXPECT_EQ(report.window_blocks[0].requested_bytes, 4 * MiB - 100);
+  EXPECT_EQ(report.windows, 1U);
+  std::uint64_t lent = 0;
+  std::uint64_t live = 0;
+  for (const BlockReport& block : report.home) {
+    if (block.kind == BlockReport::Kind::lent) lent += block.bytes;
+    if (block.kind == BlockReport::Kind::live) live += block.bytes;
+  }
+  EXPECT_EQ(lent, 4 * MiB);
+  EXPECT_EQ(live, 4 * MiB);
+}
+
+TEST_F(Device, AbsurdSizesAreRefused) {
+  start();
+  DeviceAddress address = 0;
+  EXPECT_EQ(allocator->alloc(UINT64_MAX, 0, address), Status::out_of_memory);
+  EXPECT_EQ(allocator->alloc(UINT64_MAX - 511, 0, address), Status::out_of_memory);
+  EXPECT_EQ(allocator->alloc(TiB, 0, address), Status::out_of_memory);
+  alloc(512);
+}
+
+TEST(Allocator, ServesSeveralDevices) {
+  simgpu::SimDriver gpu({.devices = {{.total_bytes = 16 * MiB}, {.total_bytes = 32 * MiB}}});
+  DriverStatus status = DriverStatus::unknown;
+  {
+    Allocator allocator(gpu, {}, status);
+    ASSERT_EQ(status, DriverStatus::ok);
+    EXPECT_EQ(allocator.devices(), 2);
+    DeviceAddress a = 0;
+    DeviceAddress b = 0;
+    EXPECT_EQ(allocator.alloc(1, 30 * MiB, 0, a), Status::ok);
+    EXPECT_EQ(allocator.alloc(0, 30 * MiB, 0, b), Status::out_of_memory);
+    EXPECT_EQ(allocator.alloc(0, 10 * MiB, 0, b), Status::ok);
+    EXPECT_EQ(allocator.alloc(2, 1, 0, b), Status::invalid_argument);
+    EXPECT_EQ(gpu.used_bytes(0), 10 * MiB);
+    EXPECT_EQ(allocator.free(a), Status::ok);
+    EXPECT_EQ(allocator.free(a), Status::invalid_argument);
+    EXPECT_EQ(allocator.free(b), Status::ok);
+  }
+  EXPECT_EQ(gpu.leaks(), "");
+  EXPECT_THAT(gpu.violations(), IsEmpty());
+}
+
+TEST(Threads, ShareADevice) {
+  simgpu::SimDriver gpu({.devices = {{.total_bytes = GiB}}});
+  DeviceProperties properties;
+  gpu.device_properties(0, properties);
+  {
+    DeviceAllocator allocator(gpu, 0, properties, {});
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937 random(t);
+        std::vector<DeviceAddress> live;
+        for (int i = 0; i < 4000; ++i) {
+          if (live.size() < 20 && random() % 2 == 0) {
+            DeviceAddress address = 0;
+            if (allocator.alloc(1 + random() % (3 * MiB), 0, address) == Status::ok) {
+              live.push_back(address);
+            }
+          } else if (!live.empty()) {
+            std::swap(live[random() % live.size()], live.back());
+            EXPECT_EQ(allocator.free(live.back()), Status::ok);
+            live.pop_back();
+          }
+          if (i % 500 == 0) {
+            (void)allocator.statistics();
+            (void)allocator.report();
+          }
+        }
+        for (const DeviceAddress address : live) EXPECT_EQ(allocator.free(address), Status::ok);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    allocator.validate();
+    EXPECT_EQ(allocator.statistics().allocation.all.current, 0);
+  }
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
+}  // namespace
+}  // namespace gapless

@@ -1,0 +1,381 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "allocator/heap/home.h"
+#include "allocator/heap/live_table.h"
+#include "allocator/heap/size_bins.h"
+#include "allocator/heap/windows.h"
+
+namespace gapless {
+namespace {
+
+TEST(SizeBins, BinsTileAllSizes) {
+  for (std::uint32_t bin = 0; bin + 1 < kBins; ++bin) {
+    const Unit smallest = smallest_of_bin(bin);
+    const Unit next = smallest_of_bin(bin + 1);
+    ASSERT_LT(smallest, next);
+    ASSERT_EQ(bin_of(smallest), bin);
+    ASSERT_EQ(bin_of(next - 1), bin);
+    // Sizes that share a bin differ by 1/32 at most.
+    ASSERT_LE((next - 1 - smallest) * 32, smallest);
+  }
+  EXPECT_EQ(bin_of(UINT32_MAX), kBins - 1);
+}
+
+BlockId hole(BlockTable& blocks, Unit begin, Unit size) {
+  const BlockId id = blocks.make();
+  blocks[id].state = BlockState::hole;
+  blocks[id].begin = begin;
+  blocks[id].size = size;
+  return id;
+}
+
+TEST(SizeBins, BestFitIsSmallestThenLowest) {
+  BlockTable blocks;
+  SizeBins bins(blocks);
+  std::mt19937 random(3);
+  std::map<std::pair<Unit, Unit>, BlockId> model;  // (size, begin)
+  for (int step = 0; step < 5000; ++step) {
+    if (model.size() < 200 && random() % 3 != 0) {
+      const Unit begin = static_cast<Unit>(random() % 1000000);
+      const Unit size = 2048 + static_cast<Unit>(random() % 40000);
+      if (model.contains({size, begin})) continue;
+      const BlockId id = hole(blocks, begin, size);
+      bins.insert(id);
+      model[{size, begin}] = id;
+    } else if (!model.empty()) {
+      const auto victim = std::next(model.begin(), static_cast<long>(random() % model.size()));
+      bins.remove(victim->second);
+      blocks.recycle(victim->second);
+      model.erase(victim);
+    }
+    const Unit wanted = 2048 + static_cast<Unit>(random() % 42000);
+    const auto expected = model.lower_bound({wanted, 0});
+    ASSERT_EQ(bins.best_fit(wanted), expected == model.end() ? 0 : expected->second);
+    ASSERT_EQ(bins.largest(), model.empty() ? 0 : model.rbegin()->first.first);
+    bins.validate();
+  }
+}
+
+TEST(SizeBins, FindsTheOnlyFitAmongManyTooSmallInItsBin) {
+  BlockTable blocks;
+  SizeBins bins(blocks);
+  const Unit wanted = smallest_of_bin(150) + 3;
+  ASSERT_LT(wanted, 2048U);  // where only the first few are looked at, at first
+  const BlockId fits = hole(blocks, 0, wanted);
+  bins.insert(fits);
+  for (Unit i = 1; i <= 100; ++i) bins.insert(hole(blocks, i * 10000, wanted - 1));
+  EXPECT_EQ(bins.best_fit(wanted), fits);
+}
+
+TEST(SizeBins, ResizeMovesBetweenBins) {
+  BlockTable blocks;
+  SizeBins bins(blocks);
+  const BlockId id = hole(blocks, 0, 5000);
+  bins.insert(id);
+  bins.resize(id, 0, 5001);
+  EXPECT_EQ(bins.best_fit(5001), id);
+  bins.resize(id, 10, 70);
+  bins.validate();
+  EXPECT_EQ(bins.best_fit(71), 0U);
+  EXPECT_EQ(bins.best_fit(70), id);
+}
+
+TEST(LiveTable, AgreesWithMapWhileItGrows) {
+  LiveTable table;
+  std::map<std::uint64_t, BlockId> model;
+  std::mt19937_64 random(5);
+  for (int step = 0; step < 100000; ++step) {
+    const std::uint64_t address = (random() % 20000) * 512;
+    const auto found = model.find(address);
+    const auto is = [&](BlockId block) {
+      return found != model.end() && block == found->second;
+    };
+    ASSERT_EQ(table.find(address, is), found == model.end() ? 0 : found->second);
+    if (found == model.end()) {
+      const auto block = static_cast<BlockId>(step + 1);
+      table.insert(address, block);
+      model[address] = block;
+    } else {
+      ASSERT_EQ(table.take(address, is), found->second);
+      model.erase(found);
+    }
+    ASSERT_EQ(table.size(), model.size());
+  }
+  std::size_t seen = 0;
+  table.for_each([&](BlockId) { ++seen; });
+  EXPECT_EQ(seen, model.size());
+}
+
+// A home of 8 pages of 16 units.
+class HomeTest : public ::testing::Test {
+ protected:
+  static constexpr Unit kPage = 16;
+  static constexpr Owner kOne = 1;
+  static constexpr Owner kTwo = 2;
+
+  BlockId take(Unit size, Owner owner = kOne) {
+    const Fit fit = home.fit(size, owner);
+    if (fit.hole == 0) return 0;
+    const BlockId id = home.carve(fit.hole, {fit.begin, size}, BlockState::live);
+    home.validate();
+    return id;
+  }
+  BlockId take_at(Unit begin, Unit size) {
+    for (BlockId id = 1; id < 100; ++id) {
+      const Block& block = blocks[id];
+      if (block.state == BlockState::hole && block.begin <= begin && begin + size <= block.end()) {
+        const BlockId made = home.carve(id, {begin, size}, BlockState::live);
+        home.validate();
+        return made;
+      }
+    }
+    ADD_FAILURE() << "no hole at " << begin;
+    return 0;
+  }
+  void give_back(BlockId block, Owner owner = kOne, std::uint32_t epoch = 1) {
+    home.free(block, owner, epoch);
+    home.validate();
+  }
+
+  BlockTable blocks;
+  Home home{blocks, kPage, 8};
+};
+
+TEST_F(HomeTest, IsEmptyAtFirst) {
+  EXPECT_EQ(take(1), 0U);
+  EXPECT_EQ(home.present_pages(), 0U);
+  const auto growth = home.growth_for(20, kOne, false);
+  ASSERT_TRUE(growth);
+  EXPECT_EQ(growth->first, 0U);
+  EXPECT_EQ(growth->count, 2U);
+}
+
+TEST_F(HomeTest, GrowthCountsTheHoleBeforeIt) {
+  home.add_pages({0, 2}, kOne, 1);
+  take(20);
+  EXPECT_EQ(home.growth_for(12, kOne, false)->count, 1U);
+  EXPECT_EQ(home.growth_for(28, kOne, false)->count, 1U);
+  EXPECT_EQ(home.growth_for(29, kOne, false)->count, 2U);
+  EXPECT_EQ(home.growth_for(29, kTwo, false)->count, 2U);
+  EXPECT_EQ(home.growth_for(28, kTwo, false)->count, 2U);  // that hole is not the second's
+  EXPECT_EQ(home.growth_for(12 + 6 * kPage, kOne, false)->count, 6U);
+  EXPECT_FALSE(home.growth_for(13 + 6 * kPage, kOne, false));
+}
+
+TEST_F(HomeTest, BarrierKeepsAPageOfDistance) {
+  EXPECT_EQ(home.growth_for(8 * kPage, kOne, true)->count, 8U);
+  home.add_pages({0, 2}, kOne, 1);
+  const auto growth = home.growth_for(kPage, kOne, true);
+  EXPECT_EQ(growth->first, 3U);
+  home.add_pages(*growth, kOne, 1);
+  home.validate();
+  EXPECT_EQ(home.largest_hole(kOne), 2 * kPage);
+}
+
+TEST_F(HomeTest, MergesWithBothNeighbours) {
+  home.add_pages({0, 4}, kOne, 1);
+  const BlockId a = take(10);
+  const BlockId b = take(10);
+  const BlockId c = take(10);
+  give_back(a);
+  give_back(c);
+  EXPECT_EQ(home.hole_count(), 2U);
+  give_back(b);
+  EXPECT_EQ(home.hole_count(), 1U);
+  EXPECT_EQ(home.largest_hole(kOne), 4 * kPage);
+  EXPECT_EQ(home.free_pages(kOne), 4U);
+}
+
+TEST_F(HomeTest, PagesAreFreeOnlyAsAWhole) {
+  home.add_pages({0, 4}, kOne, 1);
+  const BlockId a = take_at(20, 30);  // parts of pages 1 and 3, all of page 2
+  EXPECT_TRUE(home.is_free(0, kOne));
+  EXPECT_FALSE(home.is_free(1, kOne));
+  EXPECT_FALSE(home.is_free(2, kOne));
+  EXPECT_FALSE(home.is_free(3, kOne));
+  EXPECT_EQ(home.free_prefix(1, kOne), 4U);
+  EXPECT_EQ(home.free_suffix(1, kOne), 0U);
+  EXPECT_EQ(home.free_suffix(3, kOne), 14U);
+  EXPECT_EQ(home.free_prefix(3, kOne), 0U);
+  EXPECT_EQ(home.hole_at(17), home.hole_at(3));
+  EXPECT_EQ(blocks[home.hole_at(50)].begin, 50U);
+  give_back(a);
+  EXPECT_EQ(home.free_pages(kOne), 4U);
+}
+
+TEST_F(HomeTest, OwnersKeepApartUntilSettled) {
+  home.add_pages({0, 4}, kOne, 1);
+  const BlockId a = take(2 * kPage, kOne);
+  const BlockId b = take(2 * kPage, kOne);
+  give_back(a, kOne, 3);
+  give_back(b, kTwo, 5);
+  EXPECT_EQ(home.hole_count(), 2U);
+  EXPECT_EQ(home.fit(3 * kPage, kOne).hole, 0U);
+  EXPECT_TRUE(home.is_free(0, kOne));
+  EXPECT_FALSE(home.is_free(0, kTwo));
+  home.settle(kOne, 2);  // too early
+  home.validate();
+  EXPECT_FALSE(home.is_free(0, kTwo));
+  home.settle(kOne, 3);
+  home.validate();
+  EXPECT_TRUE(home.is_free(0, kTwo));
+  EXPECT_EQ(home.free_pages(kTwo), 4U);
+  home.settle(kTwo, 5);
+  home.validate();
+  EXPECT_EQ(home.hole_count(), 1U);
+  EXPECT_NE(home.fit(4 * kPage, 7).hole, 0U);
+}
+
+TEST_F(HomeTest, FreeTakesAnyonesNeighboursAlong) {
+  home.add_pages({0, 4}, kOne, 1);
+  const BlockId a = take(kPage, kOne);
+  const BlockId b = take(kPage, kOne);
+  const BlockId c = take(kPage, kOne);
+  take(kPage, kOne);
+  give_back(a, kOne, 1);
+  give_back(c, kOne, 1);
+  home.settle(kOne, 1);
+  give_back(b, kTwo, 4);
+  EXPECT_EQ(home.hole_count(), 1U);
+  EXPECT_EQ(home.fit(3 * kPage, kOne).hole, 0U);
+  EXPECT_NE(home.fit(3 * kPage, kTwo).hole, 0U);
+}
+
+TEST_F(HomeTest, RemovedPagesLeaveGapsThatGrowthFills) {
+  home.add_pages({0, 6}, kOne, 1);
+  home.remove_pages({2, 2});
+  home.validate();
+  EXPECT_EQ(home.present_pages(), 4U);
+  EXPECT_EQ(home.largest_hole(kOne), 2 * kPage);
+  const auto run = home.absent_run(9);
+  EXPECT_EQ(run->first, 2U);
+  EXPECT_EQ(run->count, 2U);
+  home.add_pages({2, 2}, kOne, 1);
+  home.validate();
+  EXPECT_EQ(home.largest_hole(kOne), 6 * kPage);
+}
+
+TEST(HomeLarge, LargeRequestsBreakTheFewestPages) {
+  BlockTable blocks;
+  constexpr Unit kPage = 4096;
+  Home home(blocks, kPage, 16);
+  home.add_pages({0, 8}, 1, 1);
+  // A hole from the middle of page 0 to half of page 3.
+  const BlockId low = home.carve(home.fit(100, 1).hole, {0, kPage / 2}, BlockState::live);
+  const Unit end = 3 * kPage + kPage / 4;
+  home.carve(home.hole_at(4 * kPage), {end, 8 * kPage - end}, BlockState::live);
+  home.validate();
+  // 1.25 pages: at the begin it breaks 1 of 2 whole pages, at the end 1; 1.5 at the begin breaks 1.
+  const Fit fit = home.fit(kPage + kPage / 2, 1);
+  EXPECT_EQ(fit.begin, kPage / 2);
+  const Fit other = home.fit(kPage + kPage / 4, 1);
+  EXPECT_TRUE(other.begin == kPage / 2 || other.begin + kPage + kPage / 4 == end);
+  home.free(low, 1, 1);
+  home.validate();
+}
+
+class WindowsTest : public HomeTest {
+ protected:
+  // Pages 1, 3, 5, 6 of 8 are free.
+  WindowsTest() {
+    home.add_pages({0, 8}, kOne, 1);
+    for (const Unit page : {0U, 2U, 4U, 7U}) used.push_back(take_at(page * kPage, kPage));
+  }
+  std::vector<BlockId> used;
+};
+
+TEST_F(WindowsTest, FindsRunsOfFreePagesAcrossTheWindow) {
+  Windows windows(home, false);
+  const WindowId id = windows.add(0x1000, 16, {6, 5, 3, 1});
+  auto spot = windows.find(4 * kPage, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->window, id);
+  EXPECT_EQ(spot->begin, 0U);
+  EXPECT_FALSE(windows.find(4 * kPage + 1, kOne));
+  EXPECT_FALSE(windows.find(kPage, kTwo));
+  take_at(5 * kPage, 3);  // page 5, the window's second, is used now
+  spot = windows.find(2 * kPage, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->begin, 2 * kPage);
+  EXPECT_FALSE(windows.find(2 * kPage + 1, kOne));
+  const auto ranges = windows.home_ranges(*spot);
+  ASSERT_EQ(ranges.size(), 2U);
+  EXPECT_EQ(ranges[0].begin, 3 * kPage);
+  EXPECT_EQ(ranges[1].begin, 1 * kPage);
+}
+
+TEST_F(WindowsTest, EdgesAreShared) {
+  Windows windows(home, true);
+  windows.add(0x1000, 16, {1, 3, 5});
+  take_at(1 * kPage, 10);      // 6 units free at the end of page 1
+  take_at(5 * kPage + 12, 4);  // 12 units free at the begin of page 5
+  const auto spot = windows.find(kPage + 18, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->begin, 10U);
+  EXPECT_FALSE(windows.find(kPage + 19, kOne));
+  Windows whole(home, false);
+  whole.add(0x1000, 16, {1, 3, 5});
+  EXPECT_FALSE(whole.find(kPage + 1, kOne));
+}
+
+TEST_F(WindowsTest, TheOldestExtentWithRoomIsTaken) {
+  Windows windows(home, false);
+  const WindowId first = windows.add(0x1000, 16, {1, 3});
+  const WindowId second = windows.add(0x9000, 16, {5, 6, 3});
+  EXPECT_EQ(windows.find(2 * kPage, kOne)->window, first);
+  EXPECT_EQ(windows.find(3 * kPage, kOne)->window, second);
+  windows.extend(first, {5});
+  // The extension is younger than the second window.
+  EXPECT_EQ(windows.find(3 * kPage, kOne)->window, second);
+  windows.remove(second);
+  const auto spot = windows.find(3 * kPage, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->window, first);
+  EXPECT_EQ(spot->begin, 0U);
+  EXPECT_EQ(windows.mapped_pages(), 3U);
+}
+
+TEST_F(WindowsTest, LongestTailStopsAtRoomAndUsedPages) {
+  Windows windows(home, false);
+  const WindowId tight = windows.add(0x1000, 3, {6, 3, 1});
+  EXPECT_EQ(windows.longest_tail(3, kOne).pages, 3U);
+  EXPECT_EQ(windows.longest_tail(4, kOne).pages, 0U);  // no room for a fourth
+  const WindowId wide = windows.add(0x9000, 16, {5, 0, 3, 1});
+  const Windows::Tail tail = windows.longest_tail(4, kOne);
+  EXPECT_EQ(tail.window, wide);
+  EXPECT_EQ(tail.pages, 2U);  // page 0 is used
+  windows.at(wide).retired = true;
+  EXPECT_EQ(windows.longest_tail(4, kOne).pages, 0U);
+  EXPECT_EQ(windows.find(3 * kPage, kOne)->window, tight);
+}
+
+TEST_F(WindowsTest, DroppedPagesAreNotUsed) {
+  Windows windows(home, true);
+  const WindowId id = windows.add(0x1000, 16, {1, 3, 5});
+  windows.drop_page(id, 1);
+  EXPECT_EQ(windows.mapped_pages(), 2U);
+  EXPECT_TRUE(windows.find(kPage, kOne));
+  EXPECT_FALSE(windows.find(kPage + 1, kOne));
+  windows.remove(id);
+  EXPECT_EQ(windows.mapped_pages(), 0U);
+  EXPECT_EQ(windows.count(), 0U);
+}
+
+TEST_F(WindowsTest, TheLeastRecentlyUsedIdleWindowGoesFirst) {
+  Windows windows(home, true);
+  const WindowId a = windows.add(0x1000, 16, {1});
+  const WindowId b = windows.add(0x2000, 16, {3});
+  EXPECT_EQ(windows.least_recently_used(), a);
+  windows.touch(a);
+  EXPECT_EQ(windows.least_recently_used(), b);
+  windows.at(b).live_blocks = 1;
+  EXPECT_EQ(windows.least_recently_used(), a);
+  windows.at(a).retired = true;
+  EXPECT_FALSE(windows.least_recently_used());
+}
+
+}  // namespace
+}  // namespace gapless

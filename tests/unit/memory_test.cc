@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "allocator/base/bytes.h"
+#include "allocator/driver/faulty_driver.h"
+#include "allocator/memory/address_space.h"
+#include "allocator/memory/physical_memory.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+constexpr std::uint64_t kPage = 2 * MiB;
+
+class Memory : public ::testing::Test {
+ protected:
+  simgpu::SimDriver gpu{{.devices = {{.total_bytes = 8 * kPage}}}};
+  FaultyDriver driver{gpu};
+};
+
+TEST_F(Memory, CreatesAllOrNothing) {
+  PhysicalMemory memory(driver, 0, kPage);
+  std::array<MemHandle, 6> six{};
+  EXPECT_EQ(memory.create(six), DriverStatus::ok);
+  std::array<MemHandle, 3> three{};
+  EXPECT_EQ(memory.create(three), DriverStatus::out_of_memory);
+  EXPECT_EQ(gpu.used_bytes(0), 6 * kPage);
+  EXPECT_EQ(memory.reserved_bytes(), 6 * kPage);
+  memory.release(six);
+  EXPECT_EQ(gpu.used_bytes(0), 0U);
+}
+
+TEST_F(Memory, KeepsTheLimitWithoutAskingTheDriver) {
+  PhysicalMemory memory(driver, 0, kPage);
+  memory.set_limit_bytes(2 * kPage + 5);
+  std::array<MemHandle, 3> three{};
+  EXPECT_EQ(memory.create(three), DriverStatus::out_of_memory);
+  EXPECT_EQ(memory.create(std::span(three).first(2)), DriverStatus::ok);
+  EXPECT_FALSE(memory.within_limit(1));
+}
+
+TEST_F(Memory, CountsWhatTheDriverWouldNotRelease) {
+  PhysicalMemory memory(driver, 0, kPage);
+  std::array<MemHandle, 2> two{};
+  ASSERT_EQ(memory.create(two), DriverStatus::ok);
+  driver.fail({.kind = DriverCall::mem_release, .nth = 1, .status = DriverStatus::unknown});
+  memory.release(two);
+  EXPECT_EQ(memory.reserved_bytes(), kPage);
+  EXPECT_EQ(memory.unreleased(), 1U);
+  memory.retry_releases();
+  EXPECT_EQ(memory.reserved_bytes(), 0U);
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
+TEST_F(Memory, AddressesAreCutAndJoined) {
+  AddressSpace space(driver, 0, kPage, 8 * kPage);
+  DeviceAddress a = 0;
+  DeviceAddress b = 0;
+  DeviceAddress c = 0;
+  ASSERT_EQ(space.take(2 * kPage, a), DriverStatus::ok);
+  ASSERT_EQ(space.take(3 * kPage, b), DriverStatus::ok);
+  EXPECT_EQ(b, a + 2 * kPage);
+  space.put_back(a, 2 * kPage);
+  ASSERT_EQ(space.take(kPage, c), DriverStatus::ok);
+  EXPECT_EQ(c, a);
+  space.put_back(b, 3 * kPage);
+  space.put_back(c, kPage);
+  ASSERT_EQ(space.take(8 * kPage, a), DriverStatus::ok);
+  EXPECT_EQ(a, c);  // all in one piece again
+  ASSERT_EQ(space.take(20 * kPage, b), DriverStatus::ok);  // more than a reservation holds
+  space.put_back(a, 8 * kPage);
+  space.put_back(b, 20 * kPage);
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
+TEST_F(Memory, MapsAllOrNothingWhicheverCallFails) {
+  for (const DriverCall call : {DriverCall::mem_map, DriverCall::mem_set_access}) {
+    for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+      PhysicalMemory memory(driver, 0, kPage);
+      AddressSpace space(driver, 0, kPage, 8 * kPage);
+      std::array<MemHandle, 3> handles{};
+      DeviceAddress address = 0;
+      ASSERT_EQ(memory.create(handles), DriverStatus::ok);
+      ASSERT_EQ(space.take(3 * kPage, address), DriverStatus::ok);
+      driver.fail({.kind = call, .nth = nth, .status = DriverStatus::unknown});
+      const DriverStatus status = space.map(address, handles);
+      EXPECT_EQ(status != DriverStatus::ok, driver.fired() != 0);
+      if (status == DriverStatus::ok) space.unmap(address, 3 * kPage);
+      driver.heal();
+      EXPECT_FALSE(gpu.resolve(0, address, 512));
+      EXPECT_FALSE(space.has_leftover(address, 3 * kPage));
+      memory.release(handles);
+      EXPECT_EQ(space.release_all(), DriverStatus::ok);
+      EXPECT_EQ(gpu.leaks(), "");
+    }
+  }
+}
+
+TEST_F(Memory, RemembersWhatItCouldNotUndo) {
+  PhysicalMemory memory(driver, 0, kPage);
+  AddressSpace space(driver, 0, kPage, 8 * kPage);
+  std::array<MemHandle, 2> handles{};
+  DeviceAddress address = 0;
+  ASSERT_EQ(memory.create(handles), DriverStatus::ok);
+  ASSERT_EQ(space.take(2 * kPage, address), DriverStatus::ok);
+  // From the third call on everything fails: two maps, then set_access and the unmap.
+  driver.fail({.kind = {}, .nth = 3, .status = DriverStatus::unknown, .persistent = true});
+  EXPECT_EQ(space.map(address, handles), DriverStatus::unknown);
+  EXPECT_TRUE(space.has_leftover(address + kPage, kPage));
+  EXPECT_FALSE(space.clear_leftovers());
+  driver.heal();
+  EXPECT_TRUE(space.clear_leftovers());
+  memory.release(handles);
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
+}  // namespace
+}  // namespace gapless
