@@ -30,10 +30,14 @@ gapless_status fail(gapless_status status, std::string text) {
 
 gapless_status code_of(Status status) {
   switch (status) {
-    case Status::ok: return GAPLESS_OK;
-    case Status::out_of_memory: return GAPLESS_OUT_OF_MEMORY;
-    case Status::invalid_argument: return GAPLESS_INVALID_ARGUMENT;
-    case Status::driver_error: return GAPLESS_DRIVER_ERROR;
+    case Status::ok:
+      return GAPLESS_OK;
+    case Status::out_of_memory:
+      return GAPLESS_OUT_OF_MEMORY;
+    case Status::invalid_argument:
+      return GAPLESS_INVALID_ARGUMENT;
+    case Status::driver_error:
+      return GAPLESS_DRIVER_ERROR;
   }
   return GAPLESS_INTERNAL_ERROR;
 }
@@ -66,9 +70,9 @@ gapless_status on_device(const gapless_allocator* allocator, int32_t device, F&&
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
     DeviceAllocator* found = allocator->devices->device(device);
     if (found == nullptr) {
-      return fail(GAPLESS_INVALID_ARGUMENT,
-                  "there is no device " + std::to_string(device) + "; there are " +
-                      std::to_string(allocator->devices->devices()));
+      return fail(GAPLESS_INVALID_ARGUMENT, "there is no device " + std::to_string(device) +
+                                                "; there are " +
+                                                std::to_string(allocator->devices->devices()));
     }
     return body(*found);
   });
@@ -106,11 +110,16 @@ const char* gapless_version(void) { return "0.1.0"; }
 
 const char* gapless_status_text(gapless_status status) {
   switch (status) {
-    case GAPLESS_OK: return "ok";
-    case GAPLESS_OUT_OF_MEMORY: return "out of memory";
-    case GAPLESS_INVALID_ARGUMENT: return "invalid argument";
-    case GAPLESS_DRIVER_ERROR: return "driver error";
-    case GAPLESS_INTERNAL_ERROR: return "internal error";
+    case GAPLESS_OK:
+      return "ok";
+    case GAPLESS_OUT_OF_MEMORY:
+      return "out of memory";
+    case GAPLESS_INVALID_ARGUMENT:
+      return "invalid argument";
+    case GAPLESS_DRIVER_ERROR:
+      return "driver error";
+    case GAPLESS_INTERNAL_ERROR:
+      return "internal error";
   }
   return "unknown status";
 }

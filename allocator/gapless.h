@@ -101,7 +101,8 @@ gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
 gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device);
 gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int32_t device);
 
-/* Returns free memory to the driver until at most `keep_bytes` are reserved. Waits for the device. */
+/* Returns free memory to the driver until at most `keep_bytes` are reserved. Waits for the device.
+ */
 gapless_status gapless_trim(gapless_allocator* allocator, int32_t device, size_t keep_bytes);
 
 /* Reserves no more than `bytes` on the device from now on. */

@@ -5,14 +5,14 @@
 // Each iteration frees one of the live blocks, chosen at random, and allocates another of a random
 // size in its place: one pair. Lock, address map and all statistics are on. The native model does
 // the same for comparison (without a lock and without statistics, which PyTorch's own also has).
-#include <benchmark/benchmark.h>
-
 #include <bit>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "allocator/base/bytes.h"
 #include "bench/peers/peer.h"
@@ -32,9 +32,12 @@ std::uint64_t draw(Sizes sizes, std::mt19937_64& random) {
     return base + random() % base;
   };
   switch (sizes) {
-    case Sizes::small: return between(9, 17);   // 512 B to 128 KiB
-    case Sizes::large: return between(20, 24);  // 1 to 16 MiB
-    case Sizes::mixed: break;
+    case Sizes::small:
+      return between(9, 17);  // 512 B to 128 KiB
+    case Sizes::large:
+      return between(20, 24);  // 1 to 16 MiB
+    case Sizes::mixed:
+      break;
   }
   return random() % 8 == 0 ? between(20, 23) : between(9, 20);
 }
@@ -143,17 +146,15 @@ int main(int argc, char** argv) {
     for (const auto& [name, sizes] : kinds) {
       const auto label = "pair/" + allocator + "/" + name;
       auto* one = benchmark::RegisterBenchmark(
-          label.c_str(), [allocator, sizes = sizes](benchmark::State& state) {
-            pairs(state, allocator, sizes);
-          });
+          label.c_str(),
+          [allocator, sizes = sizes](benchmark::State& state) { pairs(state, allocator, sizes); });
       for (const int live : {1, 16, 1000, 10000, 100000}) one->Arg(live);
     }
   }
   for (const std::string allocator : {"gapless", "native"}) {
-    benchmark::RegisterBenchmark(("threads/" + allocator + "/mixed").c_str(),
-                                 [allocator](benchmark::State& state) {
-                                   threads(state, allocator, Sizes::mixed);
-                                 })
+    benchmark::RegisterBenchmark(
+        ("threads/" + allocator + "/mixed").c_str(),
+        [allocator](benchmark::State& state) { threads(state, allocator, Sizes::mixed); })
         ->Arg(1000)
         ->ThreadRange(1, 16)
         ->UseRealTime();

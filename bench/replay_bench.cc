@@ -5,12 +5,12 @@
 // Arguments that are files are traces; without any, the generated ones are played. Times are those
 // of the operations alone (UseManualTime): the last of four passes, in which a repeating program
 // has warmed up.
-#include <benchmark/benchmark.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "allocator/base/error.h"
 #include "allocator/trace/load.h"

@@ -27,8 +27,7 @@ std::string AccessChecker::access(const PhysicalRange& range, DeviceAddress addr
   while (at < end) {
     auto piece = pieces.lower_bound(at);
     if (piece == pieces.end() || piece->first > at) {  // never touched so far
-      const std::uint64_t stop =
-          piece == pieces.end() ? end : std::min(end, piece->first);
+      const std::uint64_t stop = piece == pieces.end() ? end : std::min(end, piece->first);
       pieces[at] = {stop, {{stamp, writes}}};
       at = stop;
       continue;

@@ -41,8 +41,8 @@ DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHand
   Device& device = devices_[static_cast<std::size_t>(index)];
   if (device.granularity_bytes == 0) return DriverStatus::not_supported;
   if (bytes == 0 || bytes % device.granularity_bytes != 0) {
-    misuse = fmt::format("mem_create of {} B: not a multiple of {} B", bytes,
-                         device.granularity_bytes);
+    misuse =
+        fmt::format("mem_create of {} B: not a multiple of {} B", bytes, device.granularity_bytes);
     return DriverStatus::invalid_value;
   }
   if (bytes > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
@@ -93,8 +93,8 @@ DriverStatus MemoryModel::free_reservation(DeviceAddress address, std::uint64_t 
                                            std::string& misuse) {
   const auto found = reservations_.find(address);
   if (found == reservations_.end() || found->second != bytes) {
-    misuse = fmt::format("address_free of {:#x} + {} B, which is not one reservation", address,
-                         bytes);
+    misuse =
+        fmt::format("address_free of {:#x} + {} B, which is not one reservation", address, bytes);
     return DriverStatus::invalid_value;
   }
   if (!mappings_in(address, bytes).empty()) {
@@ -114,8 +114,8 @@ bool MemoryModel::inside_reservation(DeviceAddress address, std::uint64_t bytes)
 
 // --- mappings ----------------------------------------------------------------------------------
 
-std::vector<std::pair<DeviceAddress, Mapping>> MemoryModel::mappings_in(
-    DeviceAddress address, std::uint64_t bytes) const {
+std::vector<std::pair<DeviceAddress, Mapping>> MemoryModel::mappings_in(DeviceAddress address,
+                                                                        std::uint64_t bytes) const {
   std::vector<std::pair<DeviceAddress, Mapping>> found;
   auto at = mappings_.upper_bound(address);
   if (at != mappings_.begin()) {
@@ -160,8 +160,8 @@ DriverStatus MemoryModel::unmap(DeviceAddress address, std::uint64_t bytes, std:
     expected = begin + mapping.bytes;
   }
   if (found.empty() || expected != address + bytes) {
-    misuse = fmt::format("partial unmap: {:#x} + {} B is not made of whole mappings", address,
-                         bytes);
+    misuse =
+        fmt::format("partial unmap: {:#x} + {} B is not made of whole mappings", address, bytes);
     return DriverStatus::invalid_value;
   }
   for (const auto& [begin, mapping] : found) {
@@ -172,8 +172,8 @@ DriverStatus MemoryModel::unmap(DeviceAddress address, std::uint64_t bytes, std:
   return DriverStatus::ok;
 }
 
-DriverStatus MemoryModel::set_access(DeviceAddress address, std::uint64_t bytes,
-                                     DeviceIndex device, std::string& misuse) {
+DriverStatus MemoryModel::set_access(DeviceAddress address, std::uint64_t bytes, DeviceIndex device,
+                                     std::string& misuse) {
   const auto found = mappings_in(address, bytes);
   DeviceAddress expected = address;
   for (const auto& [begin, mapping] : found) {
@@ -247,8 +247,8 @@ std::optional<std::vector<PhysicalRange>> MemoryModel::resolve(DeviceAddress add
   for (const auto& [begin, mapping] : mappings_in(address, bytes)) {
     if (begin > at) break;
     if ((mapping.access >> static_cast<unsigned>(device) & 1) == 0) {
-      misuse = fmt::format("access to {:#x}: mapped, but device {} was given no access", at,
-                           device);
+      misuse =
+          fmt::format("access to {:#x}: mapped, but device {} was given no access", at, device);
       return {};
     }
     const std::uint64_t offset = at - begin;

@@ -102,7 +102,7 @@ class MemoryModel {
   MemHandle next_handle_ = 1;
   Ranges reservations_;
   std::map<DeviceAddress, Mapping> mappings_;
-  Ranges plain_;                     // mem_alloc: address -> bytes of address space
+  Ranges plain_;  // mem_alloc: address -> bytes of address space
   std::map<DeviceAddress, MemHandle> plain_handles_;
 };
 

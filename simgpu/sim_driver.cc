@@ -58,8 +58,7 @@ bool SimDriver::known_event(EventHandle event, std::string_view call) {
 
 // --- what a real GPU has not ---------------------------------------------------------------------
 
-std::optional<std::vector<PhysicalRange>> SimDriver::touch(DeviceIndex device,
-                                                           const Access& access,
+std::optional<std::vector<PhysicalRange>> SimDriver::touch(DeviceIndex device, const Access& access,
                                                            const Stamp& stamp) {
   std::string misuse;
   auto ranges = memory_.resolve(access.address, access.bytes, device, misuse);
@@ -233,8 +232,7 @@ DriverStatus SimDriver::mem_set_access(DeviceAddress address, std::uint64_t byte
   return judged(status, misuse);
 }
 
-DriverStatus SimDriver::mem_alloc(DeviceIndex device, std::uint64_t bytes,
-                                  DeviceAddress& address) {
+DriverStatus SimDriver::mem_alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::mem_alloc, bytes);
   if (!known(device)) return DriverStatus::invalid_device;
@@ -348,8 +346,7 @@ DriverStatus SimDriver::memset_d32(DeviceIndex device, DeviceAddress address, st
   pay(DriverCall::memset_d32, count * 4);
   const auto index = stream_index(device, stream, "memset_d32");
   if (!index) return DriverStatus::invalid_handle;
-  const auto ranges =
-      touch(device, {address, count * 4, true}, timeline_.submit(*index, 0));
+  const auto ranges = touch(device, {address, count * 4, true}, timeline_.submit(*index, 0));
   if (!ranges) return DriverStatus::illegal_address;
   if (options_.keep_contents) {
     for (const PhysicalRange& range : *ranges) {
@@ -360,9 +357,8 @@ DriverStatus SimDriver::memset_d32(DeviceIndex device, DeviceAddress address, st
   return DriverStatus::ok;
 }
 
-DriverStatus SimDriver::copy_to_device(DeviceIndex device, DeviceAddress target,
-                                       const void* source, std::uint64_t bytes,
-                                       StreamHandle stream) {
+DriverStatus SimDriver::copy_to_device(DeviceIndex device, DeviceAddress target, const void* source,
+                                       std::uint64_t bytes, StreamHandle stream) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::copy_to_device, bytes);
   const auto index = stream_index(device, stream, "copy_to_device");

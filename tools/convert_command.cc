@@ -48,8 +48,8 @@ int run(const Arguments& arguments) {
     const std::string bytes = write_compact(traces);
     write_file(output.string(), bytes);
     fmt::print("{}: {} events on {} device{}, {} -> {}\n", output.string(), with_commas(events),
-               traces.size(), traces.size() == 1 ? "" : "s",
-               format_bytes(fs::file_size(input)), format_bytes(bytes.size()));
+               traces.size(), traces.size() == 1 ? "" : "s", format_bytes(fs::file_size(input)),
+               format_bytes(bytes.size()));
   }
   return kExitOk;
 }

@@ -78,19 +78,20 @@ int run(const Arguments& arguments) {
                {"over"}});
   const Row* before = nullptr;
   for (const Row& row : rows) {
-    const bool same = before != nullptr && before->trace == row.trace &&
-                      before->device == row.device;
+    const bool same =
+        before != nullptr && before->trace == row.trace && before->device == row.device;
     if (before != nullptr && !same) table.gap();
     before = &row;
     const double over = row.over_percent();
-    table.add({{same ? ""
-                     : row.device == 0 ? row.trace
-                                       : fmt::format("{} gpu{}", row.trace, row.device)},
+    table.add({{same              ? ""
+                : row.device == 0 ? row.trace
+                                  : fmt::format("{} gpu{}", row.trace, row.device)},
                {row.allocator},
                {format_bytes(row.peak_allocated_bytes)},
                {format_bytes(row.min_capacity_bytes)},
-               {fmt::format("{:.2f} %", over),
-                over <= 1 ? Colour::good : over >= 5 ? Colour::bad : Colour::none}});
+               {fmt::format("{:.2f} %", over), over <= 1   ? Colour::good
+                                               : over >= 5 ? Colour::bad
+                                                           : Colour::none}});
   }
   fmt::print("{}", table.text(colour_wanted()));
   return kExitOk;

@@ -43,9 +43,8 @@ json to_json(const std::vector<MemorySum>& sums) {
 json to_json(const MemoryState& state, const Fragmentation& found) {
   json holes = json::array();
   for (const HoleClass& size : found.holes) {
-    holes.push_back({{"from_bytes", size.from_bytes},
-                     {"holes", size.holes},
-                     {"bytes", size.bytes}});
+    holes.push_back(
+        {{"from_bytes", size.from_bytes}, {"holes", size.holes}, {"bytes", size.bytes}});
   }
   json biggest = json::array();
   for (const LiveBlock& block : found.biggest) {
@@ -144,10 +143,11 @@ void print_report(const MemoryState& state, const Fragmentation& found,
     }
     fmt::print("{}\n", blocks.text(colour));
   }
-  fmt::print("Of {} reserved, {} is free; the largest request that would succeed without new "
-             "memory is {}.\n",
-             format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
-             format_bytes(found.largest_request_bytes));
+  fmt::print(
+      "Of {} reserved, {} is free; the largest request that would succeed without new "
+      "memory is {}.\n",
+      format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
+      format_bytes(found.largest_request_bytes));
 }
 
 int run(const Arguments& arguments) {

@@ -11,10 +11,14 @@ namespace {
 
 const char* type_name(OptionType type) {
   switch (type) {
-    case OptionType::bytes: return "size";
-    case OptionType::percent: return "percent";
-    case OptionType::flag: return "flag";
-    case OptionType::count: return "count";
+    case OptionType::bytes:
+      return "size";
+    case OptionType::percent:
+      return "percent";
+    case OptionType::flag:
+      return "flag";
+    case OptionType::count:
+      return "count";
   }
   return "?";
 }
@@ -39,8 +43,8 @@ int run(bool as_json, bool as_markdown) {
         "This page is written by `gapless options --markdown`.\n\n"
         "| key | type | default | what it does |\n|---|---|---|---|\n");
     for (const OptionFacts& facts : option_table()) {
-      fmt::print("| `{}` | {} | {} | {} |\n", facts.name, type_name(facts.type),
-                 facts.default_text, facts.help);
+      fmt::print("| `{}` | {} | {} | {} |\n", facts.name, type_name(facts.type), facts.default_text,
+                 facts.help);
     }
     return kExitOk;
   }
@@ -64,12 +68,12 @@ int run(bool as_json, bool as_markdown) {
 void add_options(CLI::App& app, int& status) {
   auto as_json = std::make_shared<bool>(false);
   auto as_markdown = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(
-      "options",
-      "List the options of the allocator, for GAPLESS_CONF and --conf.\n"
-      "\n"
-      "Example:\n"
-      "  GAPLESS_CONF=limit:14GiB,page_size:4MiB my_program");
+  CLI::App* command =
+      app.add_subcommand("options",
+                         "List the options of the allocator, for GAPLESS_CONF and --conf.\n"
+                         "\n"
+                         "Example:\n"
+                         "  GAPLESS_CONF=limit:14GiB,page_size:4MiB my_program");
   command->add_flag("--json", *as_json, "As JSON");
   command->add_flag("--markdown", *as_markdown, "As docs/options.md");
   command->callback([as_json, as_markdown, &status] { status = run(*as_json, *as_markdown); });

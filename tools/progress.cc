@@ -1,10 +1,9 @@
 #include "tools/progress.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace gapless::tools {
 

@@ -92,8 +92,8 @@ void print_table(const std::vector<bench::ReplayResult>& results, const Argument
                {"fits", Align::left}});
   const bench::ReplayResult* before = nullptr;
   for (const bench::ReplayResult& result : results) {
-    const bool same = before != nullptr && before->trace == result.trace &&
-                      before->device == result.device;
+    const bool same =
+        before != nullptr && before->trace == result.trace && before->device == result.device;
     if (before != nullptr && !same) table.gap();
     before = &result;
     const std::string name =
@@ -103,8 +103,9 @@ void print_table(const std::vector<bench::ReplayResult>& results, const Argument
                {result.allocator},
                {format_bytes(result.peak_allocated_bytes)},
                {format_bytes(result.peak_reserved_bytes)},
-               {fmt::format("{:.2f} %", overhead),
-                overhead <= 1 ? Colour::good : overhead >= 5 ? Colour::bad : Colour::none},
+               {fmt::format("{:.2f} %", overhead), overhead <= 1   ? Colour::good
+                                                   : overhead >= 5 ? Colour::bad
+                                                                   : Colour::none},
                {with_commas(result.first_pass.total())},
                {with_commas(result.last_pass.total()),
                 result.last_pass.total() == 0 ? Colour::good : Colour::none},

@@ -1,21 +1,24 @@
 #include "tools/table.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace gapless::tools {
 namespace {
 
 const char* code_of(Colour colour) {
   switch (colour) {
-    case Colour::good: return "\x1b[32m";
-    case Colour::bad: return "\x1b[31m";
-    case Colour::dim: return "\x1b[2m";
-    case Colour::none: break;
+    case Colour::good:
+      return "\x1b[32m";
+    case Colour::bad:
+      return "\x1b[31m";
+    case Colour::dim:
+      return "\x1b[2m";
+    case Colour::none:
+      break;
   }
   return "";
 }

@@ -55,8 +55,8 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   }
   if (clean.empty() || (std::isdigit(static_cast<unsigned char>(clean.front())) == 0)) return {};
   std::size_t digits = 0;
-  while (digits < clean.size() && (std::isdigit(static_cast<unsigned char>(clean[digits])) != 0 ||
-                                   clean[digits] == '.')) {
+  while (digits < clean.size() &&
+         (std::isdigit(static_cast<unsigned char>(clean[digits])) != 0 || clean[digits] == '.')) {
     ++digits;
   }
   const double factor = unit_factor(std::string_view(clean).substr(digits));

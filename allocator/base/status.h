@@ -17,10 +17,14 @@ enum class Status : std::uint8_t {
 
 constexpr const char* to_string(Status status) {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::out_of_memory: return "out of memory";
-    case Status::invalid_argument: return "invalid argument";
-    case Status::driver_error: return "driver error";
+    case Status::ok:
+      return "ok";
+    case Status::out_of_memory:
+      return "out of memory";
+    case Status::invalid_argument:
+      return "invalid argument";
+    case Status::driver_error:
+      return "driver error";
   }
   return "unknown";
 }

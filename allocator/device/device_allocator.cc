@@ -41,9 +41,9 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
   const Owner owner = heap_.streams().number_of(stream);
-  const std::uint64_t peak = std::max(
-      static_cast<std::uint64_t>(statistics_.peak_allocated_bytes()),
-      static_cast<std::uint64_t>(statistics_.allocated_bytes()) + rounded);
+  const std::uint64_t peak =
+      std::max(static_cast<std::uint64_t>(statistics_.peak_allocated_bytes()),
+               static_cast<std::uint64_t>(statistics_.allocated_bytes()) + rounded);
   const DeviceHeap::Placed placed = heap_.place(units, owner, peak);
   if (placed.status != Status::ok) {
     if (placed.status == Status::out_of_memory) ++statistics_.ooms;
@@ -270,8 +270,7 @@ void DeviceAllocator::validate() const {
   check(statistics.allocation.all.current == static_cast<std::int64_t>(live_.size()),
         "the number of allocations is wrong");
   const auto free_now = static_cast<std::int64_t>(heap_.home().free_units() * kUnitBytes);
-  const auto present =
-      static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes());
+  const auto present = static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes());
   check(present == units_now + free_now, "present memory is neither live nor free");
   check(statistics.reserved_bytes.all.current >= present, "reserved is less than what is present");
 }

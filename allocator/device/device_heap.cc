@@ -218,8 +218,7 @@ DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
     return DriverStatus::out_of_memory;
   }
   DeviceAddress address = 0;
-  const DriverStatus status =
-      driver_.mem_alloc(device_, pages.count * page_bytes_, address);
+  const DriverStatus status = driver_.mem_alloc(device_, pages.count * page_bytes_, address);
   if (status != DriverStatus::ok) return status;
   for (PageId i = 0; i < pages.count; ++i) {
     page_address_[pages.first + i] = address + std::uint64_t{i} * page_bytes_;
@@ -566,8 +565,7 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
   // The highest pages first: what stays is one piece at the home's begin.
   std::vector<PageRange> runs = home_.free_runs(kAnyone);
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    const std::uint64_t over =
-        reserved_bytes() > keep_bytes ? reserved_bytes() - keep_bytes : 0;
+    const std::uint64_t over = reserved_bytes() > keep_bytes ? reserved_bytes() - keep_bytes : 0;
     const auto count =
         static_cast<PageId>(std::min<std::uint64_t>(run->count, div_up(over, page_bytes_)));
     if (count == 0) break;

@@ -149,10 +149,10 @@ bool set_option(Options& options, std::string_view name, std::string_view value,
   std::string cause;
   bool known = false;
   bool good = false;
-#define GAPLESS_SET(type, key, standard, help)                                             \
-  if (name == #key) {                                                                      \
-    known = true;                                                                          \
-    good = read_value(value, OptionType::type, changed.key, cause);                        \
+#define GAPLESS_SET(type, key, standard, help)                      \
+  if (name == #key) {                                               \
+    known = true;                                                   \
+    good = read_value(value, OptionType::type, changed.key, cause); \
   }
   GAPLESS_OPTIONS(GAPLESS_SET)
 #undef GAPLESS_SET

@@ -13,18 +13,19 @@
 namespace gapless {
 
 //   X(type, name, default, help)     types: bytes, percent, flag, count
-#define GAPLESS_OPTIONS(X)                                                                         \
-  X(bytes, page_size, 2 * 1024 * 1024,                                                             \
-    "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
-  X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \
-  X(percent, slack, 0.9,                                                                           \
-    "grow rather than make a window while reserved stays within this much above peak allocated")   \
-  X(percent, peace, 2.8,                                                                           \
-    "the same for programs that never repeat, earned page by page with the windows they make")     \
-  X(count, peace_pages, 64, "pages put into new windows that earn one page of growth; 0: never")   \
-  X(count, window_factor, 4, "pages mapped in windows, at most this many times the pages there are") \
-  X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments")   \
-  X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
+#define GAPLESS_OPTIONS(X)                                                                       \
+  X(bytes, page_size, 2 * 1024 * 1024,                                                           \
+    "size of a physical page; larger pages mean fewer driver calls and more memory lost")        \
+  X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                      \
+  X(percent, slack, 0.9,                                                                         \
+    "grow rather than make a window while reserved stays within this much above peak allocated") \
+  X(percent, peace, 2.8,                                                                         \
+    "the same for programs that never repeat, earned page by page with the windows they make")   \
+  X(count, peace_pages, 64, "pages put into new windows that earn one page of growth; 0: never") \
+  X(count, window_factor, 4,                                                                     \
+    "pages mapped in windows, at most this many times the pages there are")                      \
+  X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments") \
+  X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")             \
   X(flag, vmm, true, "use virtual memory management where the device has it")
 
 enum class OptionType : std::uint8_t { bytes, percent, flag, count };

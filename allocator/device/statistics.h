@@ -62,7 +62,8 @@ struct Gauge {
     note_peak();
   }
   void note_peak() {
-    if (current > peak) [[unlikely]] peak = current;
+    if (current > peak) [[unlikely]]
+      peak = current;
   }
   /// Moves to a new value.
   void set(std::int64_t value) {

@@ -1,11 +1,11 @@
 #include "allocator/driver/cuda_driver.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include <dlfcn.h>
 
 #include "allocator/driver/cuda_abi.h"
 
@@ -232,12 +232,12 @@ DriverStatus CudaDriver::device_properties(DeviceIndex device, DeviceProperties&
     result = api_->device_get_attribute(&vmm, abi::kAttributeVirtualMemoryManagementSupported, id);
   }
   if (result == 0) {
-    result = api_->device_get_attribute(&found.compute_major,
-                                        abi::kAttributeComputeCapabilityMajor, id);
+    result =
+        api_->device_get_attribute(&found.compute_major, abi::kAttributeComputeCapabilityMajor, id);
   }
   if (result == 0) {
-    result = api_->device_get_attribute(&found.compute_minor,
-                                        abi::kAttributeComputeCapabilityMinor, id);
+    result =
+        api_->device_get_attribute(&found.compute_minor, abi::kAttributeComputeCapabilityMinor, id);
   }
   if (result != 0) return status_of(result);
   found.name = name.data();
@@ -257,8 +257,7 @@ DriverStatus CudaDriver::device_properties(DeviceIndex device, DeviceProperties&
 DriverStatus CudaDriver::mem_info(DeviceIndex device, MemInfo& info) {
   std::size_t free = 0;
   std::size_t total = 0;
-  const DriverStatus status =
-      on_device(device, [&] { return api_->mem_get_info(&free, &total); });
+  const DriverStatus status = on_device(device, [&] { return api_->mem_get_info(&free, &total); });
   if (status == DriverStatus::ok) info = {free, total};
   return status;
 }
@@ -331,8 +330,8 @@ DriverStatus CudaDriver::stream_synchronize(DeviceIndex device, StreamHandle str
 
 DriverStatus CudaDriver::stream_wait_event(DeviceIndex device, StreamHandle stream,
                                            EventHandle event) {
-  return on_device(
-      device, [&] { return api_->stream_wait_event(stream_of(stream), event_of(event), 0); });
+  return on_device(device,
+                   [&] { return api_->stream_wait_event(stream_of(stream), event_of(event), 0); });
 }
 
 DriverStatus CudaDriver::device_synchronize(DeviceIndex device) {
@@ -352,8 +351,7 @@ DriverStatus CudaDriver::event_destroy(DeviceIndex device, EventHandle event) {
 }
 
 DriverStatus CudaDriver::event_record(DeviceIndex device, EventHandle event, StreamHandle stream) {
-  return on_device(device,
-                   [&] { return api_->event_record(event_of(event), stream_of(stream)); });
+  return on_device(device, [&] { return api_->event_record(event_of(event), stream_of(stream)); });
 }
 
 DriverStatus CudaDriver::event_query(DeviceIndex device, EventHandle event) {
@@ -374,8 +372,7 @@ DriverStatus CudaDriver::copy_to_device(DeviceIndex device, DeviceAddress target
                                         const void* source, std::uint64_t bytes,
                                         StreamHandle stream) {
   return on_device(device, [&] {
-    const abi::Result result =
-        api_->memcpy_htod_async(target, source, bytes, stream_of(stream));
+    const abi::Result result = api_->memcpy_htod_async(target, source, bytes, stream_of(stream));
     return result != 0 ? result : api_->stream_synchronize(stream_of(stream));
   });
 }
@@ -383,8 +380,7 @@ DriverStatus CudaDriver::copy_to_device(DeviceIndex device, DeviceAddress target
 DriverStatus CudaDriver::copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
                                       std::uint64_t bytes, StreamHandle stream) {
   return on_device(device, [&] {
-    const abi::Result result =
-        api_->memcpy_dtoh_async(target, source, bytes, stream_of(stream));
+    const abi::Result result = api_->memcpy_dtoh_async(target, source, bytes, stream_of(stream));
     return result != 0 ? result : api_->stream_synchronize(stream_of(stream));
   });
 }

@@ -113,8 +113,7 @@ class Driver {
   virtual DriverStatus event_create(DeviceIndex device, EventHandle& event) = 0;
   virtual DriverStatus event_destroy(DeviceIndex device, EventHandle event) = 0;
   /// The event now stands for all work that the stream has been given so far.
-  virtual DriverStatus event_record(DeviceIndex device, EventHandle event,
-                                    StreamHandle stream) = 0;
+  virtual DriverStatus event_record(DeviceIndex device, EventHandle event, StreamHandle stream) = 0;
   /// ok where the event's work is done (or it was never recorded), not_ready where it is not.
   virtual DriverStatus event_query(DeviceIndex device, EventHandle event) = 0;
   virtual DriverStatus event_synchronize(DeviceIndex device, EventHandle event) = 0;

@@ -1,8 +1,8 @@
 #include "allocator/heap/block.h"
 
-#include <sys/mman.h>
-
 #include <new>
+
+#include <sys/mman.h>
 
 namespace gapless {
 namespace {

@@ -26,12 +26,12 @@ using Owner = std::uint16_t;
 inline constexpr Owner kAnyone = 0;
 
 enum class BlockState : std::uint8_t {
-  unused,   // the record itself is free
-  absent,   // no physical memory here
-  hole,     // free memory
-  live,     // an allocation in the home
-  lent,     // used through a window, by the window block that `link_next` chains lead from
-  window,   // an allocation in a window: begin = first lent unit's offset, size = its units
+  unused,  // the record itself is free
+  absent,  // no physical memory here
+  hole,    // free memory
+  live,    // an allocation in the home
+  lent,    // used through a window, by the window block that `link_next` chains lead from
+  window,  // an allocation in a window: begin = first lent unit's offset, size = its units
 };
 
 struct Block {

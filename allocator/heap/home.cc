@@ -166,8 +166,7 @@ BlockId Home::best_fit(Unit size, Owner owner) const {
   if (common == 0) return mine;
   const Block& a = blocks_[mine];
   const Block& b = blocks_[common];
-  return a.size != b.size ? (a.size < b.size ? mine : common)
-                          : (a.begin < b.begin ? mine : common);
+  return a.size != b.size ? (a.size < b.size ? mine : common) : (a.begin < b.begin ? mine : common);
 }
 
 PageId Home::pages_broken(const Block& hole, UnitRange used) const {
@@ -314,11 +313,10 @@ void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
 
 void Home::add_pages(PageRange pages, Owner owner, std::uint32_t epoch) {
   const UnitRange range{pages.first * page_units_, pages.count * page_units_};
-  const auto holder =
-      std::find_if(absent_.begin(), absent_.end(), [&](BlockId id) {
-        const Block& block = blocks_[id];
-        return block.begin <= range.begin && range.begin + range.size <= block.end();
-      });
+  const auto holder = std::find_if(absent_.begin(), absent_.end(), [&](BlockId id) {
+    const Block& block = blocks_[id];
+    return block.begin <= range.begin && range.begin + range.size <= block.end();
+  });
   if (holder == absent_.end()) throw std::logic_error("home: these pages are present already");
   const BlockId id = *holder;
   Block& absent = blocks_[id];
@@ -347,9 +345,9 @@ void Home::remove_pages(PageRange pages) {
   const UnitRange range{pages.first * page_units_, pages.count * page_units_};
   BlockId id = carve(hole_at(range.begin), range, BlockState::absent);
   present_.clear_range(pages.first, pages.first + pages.count);
-  const auto place = std::lower_bound(
-      absent_.begin(), absent_.end(), range.begin,
-      [&](BlockId absent, Unit begin) { return blocks_[absent].begin < begin; });
+  const auto place =
+      std::lower_bound(absent_.begin(), absent_.end(), range.begin,
+                       [&](BlockId absent, Unit begin) { return blocks_[absent].begin < begin; });
   absent_.insert(place, id);
   // Absent neighbours become one.
   for (std::size_t i = absent_.size(); i-- > 1;) {

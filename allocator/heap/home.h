@@ -6,8 +6,8 @@
 //
 // Sizes and offsets are in units of 512 B; nothing here knows an address or calls a driver. Blocks
 // tile the range; a free block is merged with its free neighbours at once. A hole has an owner, the
-// stream that freed it last: that stream may use it, others may when it belongs to anyone (stream/).
-// Two neighbouring holes stay apart only while they belong to two different streams.
+// stream that freed it last: that stream may use it, others may when it belongs to anyone
+// (stream/). Two neighbouring holes stay apart only while they belong to two different streams.
 //
 // For the windows (windows.h) the home also answers by page: which pages are wholly free for an
 // owner, and how much of a page's begin (prefix) or end (suffix) is.

@@ -106,8 +106,8 @@ Windows::Tail Windows::longest_tail(std::uint32_t most, Owner owner) const {
 
 void Windows::remove(WindowId id) {
   const std::vector<PageId>& pages = windows_[id].pages;
-  mapped_pages_ -= pages.size() - static_cast<std::size_t>(
-                                      std::count(pages.begin(), pages.end(), kNoPage));
+  mapped_pages_ -=
+      pages.size() - static_cast<std::size_t>(std::count(pages.begin(), pages.end(), kNoPage));
   windows_[id] = Window{};
   std::erase_if(extents_, [id](const Extent& extent) { return extent.window == id; });
   free_ids_.push_back(id);

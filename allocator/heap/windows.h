@@ -119,8 +119,8 @@ class Windows {
 
   const Home& home_;
   bool edge_sharing_;
-  std::vector<Window> windows_;       // by id; ids of removed windows are used again
-  std::vector<Extent> extents_;       // of the live ones, oldest first
+  std::vector<Window> windows_;  // by id; ids of removed windows are used again
+  std::vector<Extent> extents_;  // of the live ones, oldest first
   std::vector<WindowId> free_ids_;
   std::uint64_t mapped_pages_ = 0;
   std::uint64_t uses_ = 0;

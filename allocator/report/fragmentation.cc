@@ -80,10 +80,9 @@ Fragmentation analyze(const MemoryState& state, std::size_t most_blocks) {
     }
     result.segments.push_back(std::move(sum));
   }
-  std::stable_sort(result.segments.begin(), result.segments.end(),
-                   [](const MemorySum& a, const MemorySum& b) {
-                     return a.free_bytes > b.free_bytes;
-                   });
+  std::stable_sort(
+      result.segments.begin(), result.segments.end(),
+      [](const MemorySum& a, const MemorySum& b) { return a.free_bytes > b.free_bytes; });
   result.pools = values(std::move(pools));
   result.streams = values(std::move(streams));
   for (auto& [from, size] : holes) {
@@ -92,9 +91,8 @@ Fragmentation analyze(const MemoryState& state, std::size_t most_blocks) {
   }
   result.largest_request_bytes =
       std::max(result.total.largest_hole_bytes, state.joinable_free_bytes);
-  std::stable_sort(
-      result.biggest.begin(), result.biggest.end(),
-      [](const LiveBlock& a, const LiveBlock& b) { return a.bytes > b.bytes; });
+  std::stable_sort(result.biggest.begin(), result.biggest.end(),
+                   [](const LiveBlock& a, const LiveBlock& b) { return a.bytes > b.bytes; });
   if (result.biggest.size() > most_blocks) result.biggest.resize(most_blocks);
   return result;
 }

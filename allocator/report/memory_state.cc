@@ -45,9 +45,12 @@ json to_json(const DeviceStatistics& statistics) {
 
 const char* name_of(BlockReport::Kind kind) {
   switch (kind) {
-    case BlockReport::Kind::live: return "live";
-    case BlockReport::Kind::hole: return "hole";
-    case BlockReport::Kind::lent: return "lent";
+    case BlockReport::Kind::live:
+      return "live";
+    case BlockReport::Kind::hole:
+      return "hole";
+    case BlockReport::Kind::lent:
+      return "lent";
   }
   return "?";
 }
@@ -187,9 +190,9 @@ MemoryState read_dump(const std::string& text, const std::string& name) {
       throw InputError(name, "top level", "not a gapless dump (\"gapless_dump\" is missing)");
     }
     if (document.at("gapless_dump") != 1) {
-      throw InputError(name, "top level",
-                       "dump format " + document.at("gapless_dump").dump() +
-                           "; this version reads format 1");
+      throw InputError(
+          name, "top level",
+          "dump format " + document.at("gapless_dump").dump() + "; this version reads format 1");
     }
     for (const json& device : document.at("devices")) {
       add_home(device, state);

@@ -66,8 +66,7 @@ bool StreamLedger::pending() const {
 
 DriverStatus StreamLedger::finish() {
   // One call for all streams; it also covers streams that the program has destroyed meanwhile.
-  if (const DriverStatus status = driver_.device_synchronize(device_);
-      status != DriverStatus::ok) {
+  if (const DriverStatus status = driver_.device_synchronize(device_); status != DriverStatus::ok) {
     return status;
   }
   for (Stream& stream : streams_) {

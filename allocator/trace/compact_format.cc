@@ -26,12 +26,12 @@ static_assert(std::endian::native == std::endian::little, "records are written a
 
 std::string compress(std::string_view bytes) {
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
-                                                                    ZSTD_freeCCtx);
+                                                                     ZSTD_freeCCtx);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');
-  packed.resize(ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(),
-                               bytes.size()));
+  packed.resize(
+      ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(), bytes.size()));
   return packed;
 }
 
@@ -139,15 +139,14 @@ std::vector<Trace> read_compact(std::string_view bytes, const std::string& name)
     return bytes.substr(offset, length);
   };
   const std::uint64_t header_bytes = get_u64(bytes.substr(kMagic.size()));
-  const json header =
-      parse_json(decompress(part(kMagic.size() + 8, header_bytes, "header"), kMostHeaderBytes,
-                            name, "header"),
-                 name, "header");
+  const json header = parse_json(
+      decompress(part(kMagic.size() + 8, header_bytes, "header"), kMostHeaderBytes, name, "header"),
+      name, "header");
   const std::string_view footer = bytes.substr(body);
-  const json index = parse_json(
-      decompress(part(get_u64(footer), get_u64(footer.substr(8)), "footer"), kMostHeaderBytes,
-                 name, "index"),
-      name, "index");
+  const json index =
+      parse_json(decompress(part(get_u64(footer), get_u64(footer.substr(8)), "footer"),
+                            kMostHeaderBytes, name, "index"),
+                 name, "index");
   std::vector<Trace> traces;
   try {
     if (header.at("format").get<int>() != 1) {
@@ -179,10 +178,9 @@ std::vector<Trace> read_compact(std::string_view bytes, const std::string& name)
       const auto count = frame.at("events").get<std::uint64_t>();
       const std::string place = "frame at byte " + frame.at("offset").dump();
       if (count > kFrameEvents) throw InputError(name, place, "too many events");
-      const std::string raw =
-          decompress(part(frame.at("offset").get<std::uint64_t>(),
-                          frame.at("bytes").get<std::uint64_t>(), "index"),
-                     count * sizeof(TraceEvent), name, place);
+      const std::string raw = decompress(part(frame.at("offset").get<std::uint64_t>(),
+                                              frame.at("bytes").get<std::uint64_t>(), "index"),
+                                         count * sizeof(TraceEvent), name, place);
       if (raw.size() != count * sizeof(TraceEvent)) {
         throw InputError(name, place, "the frame is too short");
       }

@@ -57,20 +57,34 @@ enum Op : unsigned char {
 // Opcodes that run code or need a registry; never obeyed.
 const char* refused(unsigned char op) {
   switch (op) {
-    case 'c': return "GLOBAL";
-    case 'i': return "INST";
-    case 'o': return "OBJ";
-    case 'R': return "REDUCE";
-    case 'b': return "BUILD";
-    case 'P': return "PERSID";
-    case 'Q': return "BINPERSID";
-    case 0x81: return "NEWOBJ";
-    case 0x82: return "EXT1";
-    case 0x83: return "EXT2";
-    case 0x84: return "EXT4";
-    case 0x92: return "NEWOBJ_EX";
-    case 0x93: return "STACK_GLOBAL";
-    default: return nullptr;
+    case 'c':
+      return "GLOBAL";
+    case 'i':
+      return "INST";
+    case 'o':
+      return "OBJ";
+    case 'R':
+      return "REDUCE";
+    case 'b':
+      return "BUILD";
+    case 'P':
+      return "PERSID";
+    case 'Q':
+      return "BINPERSID";
+    case 0x81:
+      return "NEWOBJ";
+    case 0x82:
+      return "EXT1";
+    case 0x83:
+      return "EXT2";
+    case 0x84:
+      return "EXT4";
+    case 0x92:
+      return "NEWOBJ_EX";
+    case 0x93:
+      return "STACK_GLOBAL";
+    default:
+      return nullptr;
   }
 }
 
@@ -90,15 +104,24 @@ const PickleValue* PickleValue::find(std::string_view key) const {
 
 const char* PickleValue::kind_name() const {
   switch (kind_) {
-    case Kind::none: return "None";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::real: return "float";
-    case Kind::text: return "str";
-    case Kind::bytes: return "bytes";
-    case Kind::list: return "list";
-    case Kind::tuple: return "tuple";
-    case Kind::dict: return "dict";
+    case Kind::none:
+      return "None";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::text:
+      return "str";
+    case Kind::bytes:
+      return "bytes";
+    case Kind::list:
+      return "list";
+    case Kind::tuple:
+      return "tuple";
+    case Kind::dict:
+      return "dict";
   }
   return "?";
 }
@@ -106,8 +129,7 @@ const char* PickleValue::kind_name() const {
 // The stack machine that a pickle is a program for.
 class PickleMachine {
  public:
-  explicit PickleMachine(PickleDocument& document)
-      : document_(document), bytes_(document.bytes_) {}
+  explicit PickleMachine(PickleDocument& document) : document_(document), bytes_(document.bytes_) {}
 
   void run() {
     if (bytes_.empty()) fail("the file is empty");
@@ -254,8 +276,11 @@ class PickleMachine {
           fail("a frame of " + std::to_string(length) + " bytes, longer than the file");
         }
         return false;
-      case kStop: return true;
-      case kMark: marks_.push_back(stack_.size()); return false;
+      case kStop:
+        return true;
+      case kMark:
+        marks_.push_back(stack_.size());
+        return false;
       case kPop:
         if (!marks_.empty() && stack_.size() == marks_.back()) {
           marks_.pop_back();
@@ -263,19 +288,37 @@ class PickleMachine {
           pop();
         }
         return false;
-      case kPopMark: stack_.resize(pop_mark()); return false;
+      case kPopMark:
+        stack_.resize(pop_mark());
+        return false;
       case kDup:
         if (stack_.size() <= floor()) fail("the stack is empty");
         push(stack_.back());
         return false;
-      case kNone: push({}); return false;
-      case kNewTrue: push_boolean(true); return false;
-      case kNewFalse: push_boolean(false); return false;
-      case kBinInt: push_integer(static_cast<std::int32_t>(number(4))); return false;
-      case kBinInt1: push_integer(static_cast<std::int64_t>(number(1))); return false;
-      case kBinInt2: push_integer(static_cast<std::int64_t>(number(2))); return false;
-      case kLong1: push_long(number(1)); return false;
-      case kLong4: push_long(number(4)); return false;
+      case kNone:
+        push({});
+        return false;
+      case kNewTrue:
+        push_boolean(true);
+        return false;
+      case kNewFalse:
+        push_boolean(false);
+        return false;
+      case kBinInt:
+        push_integer(static_cast<std::int32_t>(number(4)));
+        return false;
+      case kBinInt1:
+        push_integer(static_cast<std::int64_t>(number(1)));
+        return false;
+      case kBinInt2:
+        push_integer(static_cast<std::int64_t>(number(2)));
+        return false;
+      case kLong1:
+        push_long(number(1));
+        return false;
+      case kLong4:
+        push_long(number(4));
+        return false;
       case kBinFloat: {
         const std::string_view raw = take(8);
         std::uint64_t bits = 0;
@@ -286,19 +329,43 @@ class PickleMachine {
         push(value);
         return false;
       }
-      case kShortBinUnicode: push_text(Kind::text, number(1)); return false;
-      case kBinUnicode: push_text(Kind::text, number(4)); return false;
-      case kBinUnicode8: push_text(Kind::text, number(8)); return false;
-      case kShortBinBytes: push_text(Kind::bytes, number(1)); return false;
-      case kBinBytes: push_text(Kind::bytes, number(4)); return false;
+      case kShortBinUnicode:
+        push_text(Kind::text, number(1));
+        return false;
+      case kBinUnicode:
+        push_text(Kind::text, number(4));
+        return false;
+      case kBinUnicode8:
+        push_text(Kind::text, number(8));
+        return false;
+      case kShortBinBytes:
+        push_text(Kind::bytes, number(1));
+        return false;
+      case kBinBytes:
+        push_text(Kind::bytes, number(4));
+        return false;
       case kBinBytes8:
-      case kByteArray8: push_text(Kind::bytes, number(8)); return false;
-      case kEmptyList: push_container(Kind::list, 0); return false;
-      case kEmptyDict: push_container(Kind::dict, 0); return false;
-      case kEmptyTuple: push_container(Kind::tuple, 0); return false;
-      case kTuple1: push_container(Kind::tuple, 1); return false;
-      case kTuple2: push_container(Kind::tuple, 2); return false;
-      case kTuple3: push_container(Kind::tuple, 3); return false;
+      case kByteArray8:
+        push_text(Kind::bytes, number(8));
+        return false;
+      case kEmptyList:
+        push_container(Kind::list, 0);
+        return false;
+      case kEmptyDict:
+        push_container(Kind::dict, 0);
+        return false;
+      case kEmptyTuple:
+        push_container(Kind::tuple, 0);
+        return false;
+      case kTuple1:
+        push_container(Kind::tuple, 1);
+        return false;
+      case kTuple2:
+        push_container(Kind::tuple, 2);
+        return false;
+      case kTuple3:
+        push_container(Kind::tuple, 3);
+        return false;
       case kTuple:
       case kList:
       case kDict: {
@@ -307,24 +374,39 @@ class PickleMachine {
         push_container(op == kTuple ? Kind::tuple : op == kList ? Kind::list : Kind::dict, count);
         return false;
       }
-      case kAppend: extend(Kind::list, 1, "APPEND"); return false;
+      case kAppend:
+        extend(Kind::list, 1, "APPEND");
+        return false;
       case kAppends: {
         const std::size_t mark = pop_mark();
         extend(Kind::list, stack_.size() - mark, "APPENDS");
         return false;
       }
-      case kSetItem: extend(Kind::dict, 2, "SETITEM"); return false;
+      case kSetItem:
+        extend(Kind::dict, 2, "SETITEM");
+        return false;
       case kSetItems: {
         const std::size_t mark = pop_mark();
         extend(Kind::dict, stack_.size() - mark, "SETITEMS");
         return false;
       }
-      case kBinPut: put(number(1)); return false;
-      case kLongBinPut: put(number(4)); return false;
-      case kMemoize: put(memo_.size()); return false;
-      case kBinGet: get(number(1)); return false;
-      case kLongBinGet: get(number(4)); return false;
-      default: break;
+      case kBinPut:
+        put(number(1));
+        return false;
+      case kLongBinPut:
+        put(number(4));
+        return false;
+      case kMemoize:
+        put(memo_.size());
+        return false;
+      case kBinGet:
+        get(number(1));
+        return false;
+      case kLongBinGet:
+        get(number(4));
+        return false;
+      default:
+        break;
     }
     if (const char* name = refused(op); name != nullptr) {
       fail(std::string("the pickle wants to run code (opcode ") + name +

@@ -30,9 +30,7 @@ class PickleValue {
   [[nodiscard]] bool is_none() const { return kind_ == Kind::none; }
   [[nodiscard]] bool is_list() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
   [[nodiscard]] bool is_dict() const { return kind_ == Kind::dict; }
-  [[nodiscard]] bool is_integer() const {
-    return kind_ == Kind::integer || kind_ == Kind::boolean;
-  }
+  [[nodiscard]] bool is_integer() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
   [[nodiscard]] bool is_text() const { return kind_ == Kind::text; }
 
   /// Two's complement: integers from -2^63 to 2^64 - 1.

@@ -131,8 +131,7 @@ std::vector<SnapshotSegment> read_segments(Schema& schema, const PickleValue& va
       SnapshotBlock block;
       block.bytes = schema.need_number(record, "size", at);
       block.address = schema.number(record, "address", at).value_or(address);
-      block.requested_bytes =
-          schema.number(record, "requested_size", at).value_or(block.bytes);
+      block.requested_bytes = schema.number(record, "requested_size", at).value_or(block.bytes);
       const std::string_view state = Schema::text(record, "state");
       block.allocated = state == "active_allocated";
       block.pending_free = state == "active_pending_free" || state == "active_awaiting_free";
@@ -251,10 +250,16 @@ class TraceBuilder {
       event.pool = static_cast<std::uint8_t>(*number_of_pool);
     }
     switch (*kind) {
-      case EventKind::alloc: add_alloc(event, value); break;
+      case EventKind::alloc:
+        add_alloc(event, value);
+        break;
       case EventKind::free_requested:
-      case EventKind::free: add_free(event); break;
-      default: trace_.events.push_back(event); break;
+      case EventKind::free:
+        add_free(event);
+        break;
+      default:
+        trace_.events.push_back(event);
+        break;
     }
   }
 
@@ -348,8 +353,11 @@ class TraceBuilder {
           reserved -= event->bytes;
           break;
         case EventKind::segment_free:
-        case EventKind::segment_unmap: reserved += event->bytes; break;
-        default: break;
+        case EventKind::segment_unmap:
+          reserved += event->bytes;
+          break;
+        default:
+          break;
       }
       peak = std::max(peak, reserved);
     }

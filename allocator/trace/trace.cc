@@ -9,15 +9,24 @@ namespace gapless {
 
 const char* to_string(EventKind kind) {
   switch (kind) {
-    case EventKind::alloc: return "alloc";
-    case EventKind::free_requested: return "free_requested";
-    case EventKind::free: return "free";
-    case EventKind::segment_alloc: return "segment_alloc";
-    case EventKind::segment_free: return "segment_free";
-    case EventKind::segment_map: return "segment_map";
-    case EventKind::segment_unmap: return "segment_unmap";
-    case EventKind::oom: return "oom";
-    case EventKind::marker: return "marker";
+    case EventKind::alloc:
+      return "alloc";
+    case EventKind::free_requested:
+      return "free_requested";
+    case EventKind::free:
+      return "free";
+    case EventKind::segment_alloc:
+      return "segment_alloc";
+    case EventKind::segment_free:
+      return "segment_free";
+    case EventKind::segment_map:
+      return "segment_map";
+    case EventKind::segment_unmap:
+      return "segment_unmap";
+    case EventKind::oom:
+      return "oom";
+    case EventKind::marker:
+      return "marker";
   }
   return "unknown";
 }

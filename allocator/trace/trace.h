@@ -54,11 +54,11 @@ struct Trace {
   DeviceIndex device = 0;
   std::vector<TraceEvent> events;
   std::uint64_t initial_events = 0;
-  std::uint32_t blocks = 0;                            // block numbers run from 0 to this
-  std::vector<std::uint64_t> streams = {0};            // the recorded stream handles
-  std::vector<std::string> pools = {"default"};        // PyTorch's pool ids, as "(0, 1)"
-  std::vector<std::string> sites = {""};               // "file.py:12 forward"
-  std::uint64_t recorded_peak_reserved_bytes = 0;      // where the recording tells; else 0
+  std::uint32_t blocks = 0;                        // block numbers run from 0 to this
+  std::vector<std::uint64_t> streams = {0};        // the recorded stream handles
+  std::vector<std::string> pools = {"default"};    // PyTorch's pool ids, as "(0, 1)"
+  std::vector<std::string> sites = {""};           // "file.py:12 forward"
+  std::uint64_t recorded_peak_reserved_bytes = 0;  // where the recording tells; else 0
   /// The recording begins with nothing reserved, so that a model of the recorded allocator must
   /// come to recorded_peak_reserved_bytes exactly.
   bool starts_empty = false;

@@ -118,9 +118,9 @@ TorchModel::Block* TorchModel::take_free(Pool& pool, std::uint64_t bytes, Stream
     const bool grows = block->next != nullptr && !block->next->mapped;
     return block->bytes + (grows ? block->next->bytes : 0);
   };
-  for (auto next = std::next(found); (*found)->range != nullptr && next != pool.free.end() &&
-                                     (*next)->stream == stream &&
-                                     could_be(*next) < could_be(*found);
+  for (auto next = std::next(found);
+       (*found)->range != nullptr && next != pool.free.end() && (*next)->stream == stream &&
+       could_be(*next) < could_be(*found);
        ++next) {
     found = next;
   }

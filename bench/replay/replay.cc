@@ -49,7 +49,9 @@ OperationTimes summarize(std::vector<std::uint32_t>& samples) {
 }
 
 // Enough for any allocator here: the native one has needed up to three times the peak.
-std::uint64_t ample_bytes(std::uint64_t peak) { return std::max(80 * GiB, align_up(4 * peak, GiB)); }
+std::uint64_t ample_bytes(std::uint64_t peak) {
+  return std::max(80 * GiB, align_up(4 * peak, GiB));
+}
 
 class Player {
  public:
@@ -63,8 +65,7 @@ class Player {
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& event = trace_.events[i];
       if (event.kind == EventKind::alloc) {
-        const DeviceAddress address =
-            peer_.alloc(event.bytes, streams_[event.stream], event.pool);
+        const DeviceAddress address = peer_.alloc(event.bytes, streams_[event.stream], event.pool);
         if (address == 0) {
           failed_event = i;
           return false;
@@ -142,12 +143,12 @@ ReplayResult replay(const Trace& trace, const std::string& allocator,
     const bool last = pass + 1 == options.passes;
     const DriverCallCounts before = counting.counts();
     if (last && options.time_operations) samples.reserve(result.operations);
-    result.fits = player.pass(last && options.time_operations ? &samples : nullptr,
-                              [&](double fraction) {
-                                if (options.progress) {
-                                  options.progress((pass + fraction) / options.passes);
-                                }
-                              });
+    result.fits =
+        player.pass(last && options.time_operations ? &samples : nullptr, [&](double fraction) {
+          if (options.progress) {
+            options.progress((pass + fraction) / options.passes);
+          }
+        });
     result.last_pass = counting.counts().since(before);
     if (pass == 0) result.first_pass = result.last_pass;
     if (!result.fits) {

@@ -59,8 +59,7 @@ struct ReplayResult {
 };
 
 /// Throws std::invalid_argument for an unknown allocator.
-ReplayResult replay(const Trace& trace, const std::string& allocator,
-                    const ReplayOptions& options);
+ReplayResult replay(const Trace& trace, const std::string& allocator, const ReplayOptions& options);
 
 /// The least capacity, in steps of 2 MiB, at which one pass completes.
 std::uint64_t least_capacity_bytes(const Trace& trace, const std::string& allocator,

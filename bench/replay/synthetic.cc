@@ -80,13 +80,13 @@ Trace varlen(const SyntheticOptions& options) {
     const std::uint32_t input = program.alloc(tokens * 8);
     std::vector<std::vector<std::uint32_t>> saved(kLayers);
     for (auto& layer : saved) {
-      layer.push_back(program.alloc(row * kFloat));      // residual
-      layer.push_back(program.alloc(row * kHalf));       // normalised
-      layer.push_back(program.alloc(tokens * kFloat));   // its mean and deviation
-      layer.push_back(program.alloc(3 * row * kHalf));   // queries, keys, values
-      layer.push_back(program.alloc(row * kHalf));       // attention
+      layer.push_back(program.alloc(row * kFloat));     // residual
+      layer.push_back(program.alloc(row * kHalf));      // normalised
+      layer.push_back(program.alloc(tokens * kFloat));  // its mean and deviation
+      layer.push_back(program.alloc(3 * row * kHalf));  // queries, keys, values
+      layer.push_back(program.alloc(row * kHalf));      // attention
       program.scratch(row * kHalf);
-      layer.push_back(program.alloc(4 * row * kHalf));   // feed forward
+      layer.push_back(program.alloc(4 * row * kHalf));  // feed forward
       const std::uint32_t gelu = program.alloc(4 * row * kHalf);
       layer.push_back(gelu);
       program.scratch(row * kFloat);
@@ -137,9 +137,8 @@ Trace moe(const SyntheticOptions& options) {
       std::vector<std::uint32_t> outputs;
       for (std::uint64_t expert = 0; expert < kExperts; ++expert) {
         const std::uint64_t share = left / (kExperts - expert);
-        const std::uint64_t count = expert + 1 == kExperts
-                                        ? left
-                                        : std::min(left, program.between(share / 4, 2 * share));
+        const std::uint64_t count =
+            expert + 1 == kExperts ? left : std::min(left, program.between(share / 4, 2 * share));
         left -= count;
         layer.push_back(program.alloc(count * 8));
         layer.push_back(program.alloc(count * kHidden * kHalf));

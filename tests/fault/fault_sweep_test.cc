@@ -1,8 +1,7 @@
 // Every driver call of a scenario fails once, and then from then on: after each, everything is as
 // it was, nothing is left behind, and the next request works.
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/device/device_allocator.h"
@@ -26,8 +25,8 @@ class FaultSweep : public ::testing::TestWithParam<Variant> {};
 // The scenario: growth, holes, a window, its extension, windows evicted, a second stream, trim.
 class Scenario {
  public:
-  explicit Scenario(bool vmm) : gpu_({.devices = {{.total_bytes = 128 * MiB, .has_vmm = vmm}}}),
-                                driver_(gpu_) {
+  explicit Scenario(bool vmm)
+      : gpu_({.devices = {{.total_bytes = 128 * MiB, .has_vmm = vmm}}}), driver_(gpu_) {
     gpu_.stream_create(0, side_);
     DeviceProperties properties;
     gpu_.device_properties(0, properties);
@@ -128,10 +127,8 @@ TEST_P(FaultSweep, EveryCallOfEveryKind) {
     for (std::uint64_t nth = 1;; ++nth) {
       SCOPED_TRACE(fmt::format("{} call {}", kind ? name_of(*kind) : "any", nth));
       Scenario scenario(variant.vmm);
-      scenario.driver().fail({.kind = kind,
-                              .nth = nth,
-                              .status = variant.status,
-                              .persistent = variant.persistent});
+      scenario.driver().fail(
+          {.kind = kind, .nth = nth, .status = variant.status, .persistent = variant.persistent});
       scenario.run();
       const bool fired = scenario.driver().fired() != 0;
       refused += scenario.refused();

@@ -2,12 +2,11 @@
 //
 // GAPLESS_MODEL_SEED picks the first seed, GAPLESS_MODEL_OPS the operations per long run; what
 // failed is printed as a list of operations to paste into regressions_test.cc.
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "tests/support/machine.h"
 
@@ -37,10 +36,8 @@ std::vector<Case> cases() {
   whole_pages.edge_sharing = false;
   Options few_windows = small_pages;
   few_windows.window_factor = 0;
-  const ProgramStyle one{.streams = 1,
-                         .capacity_bytes = 32 * kMiB,
-                         .largest_bytes = 6 * kMiB,
-                         .live_blocks = 40};
+  const ProgramStyle one{
+      .streams = 1, .capacity_bytes = 32 * kMiB, .largest_bytes = 6 * kMiB, .live_blocks = 40};
   ProgramStyle faults = one;
   faults.faults = true;
   faults.limits = true;

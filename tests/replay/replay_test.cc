@@ -1,14 +1,14 @@
 // The promises on real traces: examples/traces holds PyTorch memory snapshots in the compact form.
-#include <gtest/gtest.h>
+#include "bench/replay/replay.h"
 
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
-#include "bench/replay/replay.h"
 #include "bench/replay/synthetic.h"
 #include "simgpu/sim_driver.h"
 
@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Traces, RealTrace, ::testing::ValuesIn(trace_files()),
 
 TEST(Replay, TracesAreThere) { EXPECT_GE(trace_files().size(), 10U); }
 
-// --- programs whose sizes never repeat -------------------------------------------------------------
+// --- programs whose sizes never repeat
+// -------------------------------------------------------------
 
 class Synthetic : public ::testing::TestWithParam<std::string> {};
 
@@ -139,7 +140,8 @@ TEST_P(Synthetic, CompletesWithTwoPercentToSpare) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Synthetic, ::testing::ValuesIn(synthetic_kinds()),
                          [](const auto& test) { return test.param; });
 
-// --- the models of PyTorch's allocators --------------------------------------------------------------
+// --- the models of PyTorch's allocators
+// --------------------------------------------------------------
 
 class TorchModelTest : public ::testing::Test {
  protected:
@@ -160,8 +162,9 @@ class TorchModelTest : public ::testing::Test {
 
 TEST_F(TorchModelTest, NativeSegmentSizes) {
   const std::pair<std::uint64_t, std::uint64_t> cases[] = {
-      {1, 2 * MiB},           {MiB, 2 * MiB},           {MiB + 1, 20 * MiB},
-      {10 * MiB - 512, 20 * MiB}, {10 * MiB, 10 * MiB}, {10 * MiB + 1, 12 * MiB}};
+      {1, 2 * MiB},         {MiB, 2 * MiB},
+      {MiB + 1, 20 * MiB},  {10 * MiB - 512, 20 * MiB},
+      {10 * MiB, 10 * MiB}, {10 * MiB + 1, 12 * MiB}};
   for (const auto& [request, segment] : cases) {
     start("native");
     alloc(request);

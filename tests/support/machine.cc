@@ -61,8 +61,8 @@ std::string Machine::apply(const Alloc& op) {
   for (const simgpu::PhysicalRange& range : *ranges) {
     const std::uint64_t end = range.offset + range.bytes;
     auto after = in_use_.lower_bound({range.handle, range.offset});
-    const bool above = after != in_use_.end() && after->first.first == range.handle &&
-                       after->first.second < end;
+    const bool above =
+        after != in_use_.end() && after->first.first == range.handle && after->first.second < end;
     bool below = false;
     if (after != in_use_.begin()) {
       const auto before = std::prev(after);
@@ -105,9 +105,8 @@ std::string Machine::check_statistics() {
   if (differs(found.allocated_bytes.all, allocated_)) return "allocated bytes are wrong";
   if (differs(found.requested_bytes.all, requested_)) return "requested bytes are wrong";
   if (differs(found.active_bytes.all, allocated_)) return "active bytes are wrong";
-  for (const PoolStat* stat :
-       {&found.allocation, &found.allocated_bytes, &found.requested_bytes, &found.reserved_bytes,
-        &found.inactive_split_bytes}) {
+  for (const PoolStat* stat : {&found.allocation, &found.allocated_bytes, &found.requested_bytes,
+                               &found.reserved_bytes, &found.inactive_split_bytes}) {
     if (stat->small_pool.current + stat->large_pool.current != stat->all.current) {
       return "the pools do not add up";
     }
@@ -150,19 +149,17 @@ std::string Machine::apply(const Trim& op) {
 
 std::string Machine::apply(const SetLimit& op) {
   limit_ = op.bytes;
-  limit_floor_ =
-      static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
+  limit_floor_ = static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
   allocator_->set_limit_bytes(op.bytes);
   return "";
 }
 
 std::string Machine::apply(const FailNext& op) {
   faulted_ = true;
-  faulty_.fail(
-      {.kind = {},
-       .nth = op.nth,
-       .status = op.out_of_memory ? DriverStatus::out_of_memory : DriverStatus::unknown,
-       .persistent = false});
+  faulty_.fail({.kind = {},
+                .nth = op.nth,
+                .status = op.out_of_memory ? DriverStatus::out_of_memory : DriverStatus::unknown,
+                .persistent = false});
   return "";
 }
 
@@ -189,8 +186,7 @@ std::string Machine::run(const Op& op) {
     const auto violations = gpu_.violations();
     if (violations.size() > judged_violations_) wrong = violations[judged_violations_];
   }
-  if (wrong.empty() && options_.validate_every != 0 &&
-      operations_ % options_.validate_every == 0) {
+  if (wrong.empty() && options_.validate_every != 0 && operations_ % options_.validate_every == 0) {
     try {
       allocator_->validate();
     } catch (const std::logic_error& error) {
@@ -203,9 +199,9 @@ std::string Machine::run(const Op& op) {
 std::string Machine::run(const std::vector<Op>& ops) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (const std::string wrong = run(ops[i]); !wrong.empty()) {
-      return fmt::format("operation {}: {}\nafter: {}", i, wrong,
-                         to_string(std::vector<Op>(ops.begin(), ops.begin() +
-                                                                    static_cast<long>(i) + 1)));
+      return fmt::format(
+          "operation {}: {}\nafter: {}", i, wrong,
+          to_string(std::vector<Op>(ops.begin(), ops.begin() + static_cast<long>(i) + 1)));
     }
   }
   return "";

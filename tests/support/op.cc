@@ -79,18 +79,34 @@ std::vector<Op> ops_of_bytes(const std::uint8_t* data, std::size_t size,
     const std::uint32_t b = data[at + 2];
     const std::uint32_t stream = data[at + 3] % style.streams;
     switch (data[at] % 16) {
-      case 0: ops.emplace_back(Trim{a * (style.capacity_bytes / 256)}); break;
-      case 1: ops.emplace_back(SetLimit{(a + 1) * (style.capacity_bytes / 256)}); break;
-      case 2: ops.emplace_back(FailNext{1 + a % 32, b % 2 == 0}); break;
-      case 3: ops.emplace_back(Advance{a * 8}); break;
-      case 4: ops.emplace_back(SyncStream{stream}); break;
-      case 5: ops.emplace_back(Touch{a << 8 | b, stream * 16}); break;
+      case 0:
+        ops.emplace_back(Trim{a * (style.capacity_bytes / 256)});
+        break;
+      case 1:
+        ops.emplace_back(SetLimit{(a + 1) * (style.capacity_bytes / 256)});
+        break;
+      case 2:
+        ops.emplace_back(FailNext{1 + a % 32, b % 2 == 0});
+        break;
+      case 3:
+        ops.emplace_back(Advance{a * 8});
+        break;
+      case 4:
+        ops.emplace_back(SyncStream{stream});
+        break;
+      case 5:
+        ops.emplace_back(Touch{a << 8 | b, stream * 16});
+        break;
       case 6:
       case 7:
       case 8:
       case 9:
-      case 10: ops.emplace_back(Free{a << 8 | b}); break;
-      case 11: ops.emplace_back(Alloc{1 + (a << 8 | b), stream}); break;
+      case 10:
+        ops.emplace_back(Free{a << 8 | b});
+        break;
+      case 11:
+        ops.emplace_back(Alloc{1 + (a << 8 | b), stream});
+        break;
       default:
         ops.emplace_back(Alloc{1 + ((a << 8 | b) * style.largest_bytes >> 16), stream});
         break;

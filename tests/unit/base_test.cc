@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "allocator/base/bitmap.h"
 #include "allocator/base/bytes.h"

@@ -1,11 +1,12 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "allocator/c_api.h"
 
 #include <cstdio>
 #include <thread>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "allocator/base/bytes.h"
-#include "allocator/c_api.h"
 #include "allocator/gapless.h"
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/load.h"

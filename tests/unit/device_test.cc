@@ -1,9 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <random>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/device/allocator.h"
@@ -165,7 +165,8 @@ TEST(StreamLedger, EpochsCompleteInOrder) {
   EXPECT_THAT(gpu.violations(), IsEmpty());
 }
 
-// --- the device allocator --------------------------------------------------------------------------
+// --- the device allocator
+// --------------------------------------------------------------------------
 
 class Device : public ::testing::Test {
  protected:

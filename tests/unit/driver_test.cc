@@ -26,8 +26,8 @@ TEST(DriverCall, NamesAreUniqueAndFound) {
 }
 
 TEST(CountingDriver, CountsFailuresAndTime) {
-  simgpu::SimDriver gpu({.devices = {{.total_bytes = 4 * MiB}},
-                         .costs = simgpu::load_cost_profile("a100")});
+  simgpu::SimDriver gpu(
+      {.devices = {{.total_bytes = 4 * MiB}}, .costs = simgpu::load_cost_profile("a100")});
   CountingDriver driver(gpu, [&] { return gpu.now_ns(); });
   MemHandle handle = 0;
   EXPECT_EQ(driver.mem_create(0, 4 * MiB, handle), DriverStatus::ok);

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "allocator/heap/home.h"
 #include "allocator/heap/live_table.h"
@@ -90,9 +90,7 @@ TEST(LiveTable, AgreesWithMapWhileItGrows) {
   for (int step = 0; step < 100000; ++step) {
     const std::uint64_t address = (random() % 20000) * 512;
     const auto found = model.find(address);
-    const auto is = [&](BlockId block) {
-      return found != model.end() && block == found->second;
-    };
+    const auto is = [&](BlockId block) { return found != model.end() && block == found->second; };
     ASSERT_EQ(table.find(address, is), found == model.end() ? 0 : found->second);
     if (found == model.end()) {
       const auto block = static_cast<BlockId>(step + 1);

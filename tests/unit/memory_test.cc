@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <array>
+
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/driver/faulty_driver.h"
@@ -67,7 +67,7 @@ TEST_F(Memory, AddressesAreCutAndJoined) {
   space.put_back(b, 3 * kPage);
   space.put_back(c, kPage);
   ASSERT_EQ(space.take(8 * kPage, a), DriverStatus::ok);
-  EXPECT_EQ(a, c);  // all in one piece again
+  EXPECT_EQ(a, c);                                         // all in one piece again
   ASSERT_EQ(space.take(20 * kPage, b), DriverStatus::ok);  // more than a reservation holds
   space.put_back(a, 8 * kPage);
   space.put_back(b, 20 * kPage);

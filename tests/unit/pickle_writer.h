@@ -25,9 +25,7 @@ class PickleWriter {
     for (int i = 0; i < width; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xff);
     return *this;
   }
-  PickleWriter& text(std::string_view value) {
-    return op(0x8c).number(value.size(), 1).raw(value);
-  }
+  PickleWriter& text(std::string_view value) { return op(0x8c).number(value.size(), 1).raw(value); }
   PickleWriter& integer(std::int64_t value) {
     return op(0x8a).number(8, 1).number(static_cast<std::uint64_t>(value), 8);
   }

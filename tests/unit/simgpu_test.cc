@@ -1,9 +1,9 @@
 // The judge must itself be judged: every rule it knows is broken here once.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "simgpu/sim_driver.h"
@@ -168,7 +168,8 @@ TEST_F(SimGpu, ReportsReservationFreedUnderMappings) {
   EXPECT_THAT(gpu.violations(), ElementsAre(HasSubstr("still mapped")));
 }
 
-// --- what a real driver leaves undefined -----------------------------------------------------------
+// --- what a real driver leaves undefined
+// -----------------------------------------------------------
 
 TEST_F(SimGpu, CatchesAccessToUnmappedMemory) {
   write(0, reserve(1));

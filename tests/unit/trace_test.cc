@@ -1,10 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
@@ -84,10 +84,9 @@ TEST(Pickle, MemoRefersToTheSameValue) {
 }
 
 TEST(Pickle, RefusesCode) {
-  const std::pair<int, const char*> opcodes[] = {{'c', "GLOBAL"}, {'R', "REDUCE"},
-                                                 {0x93, "STACK_GLOBAL"}, {0x81, "NEWOBJ"},
-                                                 {'b', "BUILD"}, {'i', "INST"}, {'o', "OBJ"},
-                                                 {0x82, "EXT1"}, {'P', "PERSID"}};
+  const std::pair<int, const char*> opcodes[] = {
+      {'c', "GLOBAL"}, {'R', "REDUCE"}, {0x93, "STACK_GLOBAL"}, {0x81, "NEWOBJ"}, {'b', "BUILD"},
+      {'i', "INST"},   {'o', "OBJ"},    {0x82, "EXT1"},         {'P', "PERSID"}};
   for (const auto& [op, name] : opcodes) {
     const std::string error = error_of(PickleWriter().op(op).stop());
     EXPECT_THAT(error, HasSubstr("bad.pickle: byte 2"));
@@ -121,8 +120,9 @@ TEST(Pickle, HugeLengthsAreRefused) {
 }
 
 TEST(Pickle, BrokenStacksAreRefused) {
-  for (const char* program : {".", "0", "1", "2", "a", "e", "s", "u", "t", "l", "d", "]a", "](e(",
-                              "(NNNd", "}(Nu", "}N(s", "Na", "NNs", "(.", "\x85", "\x87", "N\x86"}) {
+  for (const char* program :
+       {".",  "0",    "1",     "2",    "a",    "e",  "s",   "u",  "t",    "l",    "d",
+        "]a", "](e(", "(NNNd", "}(Nu", "}N(s", "Na", "NNs", "(.", "\x85", "\x87", "N\x86"}) {
     EXPECT_NE(error_of(PickleWriter().raw(program).stop()), "") << program;
   }
   EXPECT_THAT(error_of(PickleWriter().op('h').number(7, 1).stop()), HasSubstr("never set"));
@@ -191,8 +191,7 @@ TEST(Snapshot, WrongShapesNameThePlace) {
   state.dict().mark().text("segments").list();
   state.dict().mark().text("address").integer(0).text("total_size").integer(512);
   state.text("blocks").list().block(512, "asleep").append().set_items().append().set_items();
-  EXPECT_THAT(error_of(state.stop()),
-              HasSubstr("segments[0].blocks[0]: unknown state \"asleep\""));
+  EXPECT_THAT(error_of(state.stop()), HasSubstr("segments[0].blocks[0]: unknown state \"asleep\""));
   PickleWriter large;
   large.dict().mark().text("segments").list();
   large.dict().mark().text("address").integer(0).text("total_size").integer(512);

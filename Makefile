@@ -1,0 +1,42 @@
+# make demo    what gapless saves on real PyTorch runs
+# make test    everything CI checks
+# make build   the command, at build/release/bin/gapless
+#
+# Each installs what it needs first (Debian packages, a virtual environment in .venv).
+
+.PHONY: help build demo test quick lint format conformance bench clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
+	@echo "also: make quick (release tests only), make lint, make format, make bench, make clean"
+
+SETUP := tools/setup/packages.sh
+
+build:
+	@$(SETUP)
+	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) >/dev/null
+	@cmake --build --preset release
+
+demo: build
+	@tools/setup/demo.sh
+
+test:
+	@$(SETUP)
+	@tools/setup/test.sh
+
+quick: build
+	@ctest --preset release -j 2
+
+lint:
+	@$(SETUP)
+	@tools/setup/lint.sh
+
+format:
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+bench: build
+	@build/release/bin/fast_path_bench
+	@build/release/bin/replay_bench examples/traces/*.gtrace --benchmark_counters_tabular=true
+
+clean:
+	@rm -rf build

@@ -1,0 +1,59 @@
+// Runs a fuzz target without libFuzzer: over the corpus, then over random changes of it, from a
+// fixed seed. So every fuzz target is a test in every build, and a found case stays one.
+//
+//   pickle_fuzz corpus/pickle [rounds]
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+void run(const std::string& bytes) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+// A few random edits: flip, insert, delete, repeat a part.
+std::string changed(std::string bytes, std::mt19937_64& random) {
+  for (std::uint64_t edits = 1 + random() % 4; edits > 0; --edits) {
+    if (bytes.empty()) bytes += static_cast<char>(random());
+    const std::size_t at = random() % bytes.size();
+    switch (random() % 4) {
+      case 0: bytes[at] = static_cast<char>(random()); break;
+      case 1: bytes.insert(at, 1, static_cast<char>(random())); break;
+      case 2: bytes.erase(at, 1 + random() % 16); break;
+      default: bytes.insert(at, bytes.substr(at, 1 + random() % 64)); break;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 2000;
+  std::vector<std::string> corpus = {""};
+  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  for (const std::string& bytes : corpus) run(bytes);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < rounds; ++i) run(changed(corpus[random() % corpus.size()], random));
+  std::string noise;
+  for (int i = 0; i < rounds; ++i) {
+    noise.resize(random() % 400);
+    for (char& c : noise) c = static_cast<char>(random());
+    run(noise);
+  }
+  std::printf("%zu inputs of the corpus and %d others\n", corpus.size(), 2 * rounds);
+  return 0;
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# lint.sh [format|tidy]: the formatter's and the linter's view of the code; both without an argument.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+what=${1:-all}
+mapfile -t files < <(git ls-files '*.h' '*.cc')
+if [ "$what" != tidy ]; then
+  clang-format --dry-run --Werror "${files[@]}"
+  echo "${#files[@]} files are formatted"
+fi
+if [ "$what" != format ]; then
+  [ -f build/release/compile_commands.json ] || cmake --preset release >/dev/null
+  git ls-files '*.cc' | grep -v '^tests/' |
+    xargs -P "$(nproc)" -n 4 clang-tidy -p build/release --quiet --warnings-as-errors='*'
+fi

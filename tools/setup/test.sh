@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Everything CI checks: layers, formats, a release build with warnings as errors and all its tests,
+# the tests again under the address, undefined-behaviour and thread sanitizers. Ends with one line
+# of counts.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+jobs=$(nproc)
+passed=0
+failed=0
+skipped=0
+failures=()
+
+check() { # check NAME COMMAND...: one test of its own
+  local name=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    failures+=("$name")
+  fi
+}
+
+suite() { # suite PRESET [CTEST OPTION...]: build and run
+  local preset=$1
+  shift
+  echo "== $preset"
+  if ! { cmake --preset "$preset" -DGAPLESS_WERROR=ON >/dev/null &&
+    cmake --build --preset "$preset" -- --quiet; }; then
+    failed=$((failed + 1))
+    failures+=("$preset: build")
+    return
+  fi
+  local report="build/$preset/tests.xml"
+  rm -f "$report"
+  ctest --preset "$preset" -j "$jobs" --progress --output-junit "$PWD/$report" "$@" || true
+  local counts
+  counts=$(python3 tools/setup/count_tests.py "$report") || {
+    failed=$((failed + 1))
+    failures+=("$preset: no test report")
+    return
+  }
+  local p f s
+  read -r p f s <<<"$counts"
+  passed=$((passed + p))
+  failed=$((failed + f))
+  skipped=$((skipped + s))
+  [ "$f" = 0 ] || failures+=("$preset: $f tests")
+}
+
+echo "== layers and formats"
+check "layers" python3 tools/setup/check_layers.py
+check "format" tools/setup/lint.sh format
+
+suite release
+check "docs/options.md" tools/setup/check_options.sh
+suite asan -LE slow
+suite tsan -L threads
+
+for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
