@@ -247,6 +247,7 @@ gapless_status gapless_dump(const gapless_allocator* allocator, const char* path
       return fail(GAPLESS_INVALID_ARGUMENT, "the allocator or the path is null");
     }
     std::vector<gapless::HeapReport> reports;
+    reports.reserve(static_cast<std::size_t>(allocator->devices->devices()));
     for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
       reports.push_back(allocator->devices->device(i)->report());
     }

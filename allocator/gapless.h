@@ -15,6 +15,7 @@
 #ifndef GAPLESS_H
 #define GAPLESS_H
 
+/* NOLINTBEGIN(modernize-*): this is C */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -121,5 +122,7 @@ const char* gapless_last_error(void);
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif
+
+/* NOLINTEND(modernize-*) */
 
 #endif /* GAPLESS_H */

@@ -42,8 +42,9 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       windows_(home_, options.edge_sharing),
       streams_(driver, device),
       physical_(driver, device, page_bytes_),
-      home_space_(driver, device, page_bytes_, home_.max_pages() * page_bytes_),
-      window_space_(driver, device, page_bytes_, 8 * home_.max_pages() * page_bytes_),
+      home_space_(driver, device, page_bytes_, std::uint64_t{home_.max_pages()} * page_bytes_),
+      window_space_(driver, device, page_bytes_,
+                    std::uint64_t{8} * home_.max_pages() * page_bytes_),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0) {
   physical_.set_limit_bytes(options.limit);

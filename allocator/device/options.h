@@ -14,7 +14,7 @@ namespace gapless {
 
 //   X(type, name, default, help)     types: bytes, percent, flag, count
 #define GAPLESS_OPTIONS(X)                                                                       \
-  X(bytes, page_size, 2 * 1024 * 1024,                                                           \
+  X(bytes, page_size, std::uint64_t{2} << 20,                                                    \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")        \
   X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                      \
   X(percent, slack, 0.9,                                                                         \

@@ -26,10 +26,18 @@ std::string changed(std::string bytes, std::mt19937_64& random) {
     if (bytes.empty()) bytes += static_cast<char>(random());
     const std::size_t at = random() % bytes.size();
     switch (random() % 4) {
-      case 0: bytes[at] = static_cast<char>(random()); break;
-      case 1: bytes.insert(at, 1, static_cast<char>(random())); break;
-      case 2: bytes.erase(at, 1 + random() % 16); break;
-      default: bytes.insert(at, bytes.substr(at, 1 + random() % 64)); break;
+      case 0:
+        bytes[at] = static_cast<char>(random());
+        break;
+      case 1:
+        bytes.insert(at, 1, static_cast<char>(random()));
+        break;
+      case 2:
+        bytes.erase(at, 1 + random() % 16);
+        break;
+      default:
+        bytes.insert(at, bytes.substr(at, 1 + random() % 64));
+        break;
     }
   }
   return bytes;

@@ -1,14 +1,13 @@
 // The gapless command as a user runs it: what it prints, and what it returns.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 
 namespace {
 
@@ -51,8 +50,7 @@ TEST_F(Command, HelpHasExamplesForEveryCommand) {
   const Output help = run("--help");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.text, HasSubstr("Examples:"));
-  for (const std::string command :
-       {"replay", "fit", "inspect", "convert", "generate", "options"}) {
+  for (const std::string command : {"replay", "fit", "inspect", "convert", "generate", "options"}) {
     EXPECT_THAT(help.text, HasSubstr(command));
     const Output own = run(command + " --help");
     EXPECT_EQ(own.status, 0);
@@ -140,8 +138,8 @@ TEST_F(Command, ReplayIsThreeWhereSomethingDoesNotFit) {
 }
 
 TEST_F(Command, ProfilesChangeCosts) {
-  const std::string profile = write(
-      "card.json", R"({"name": "card", "calls": {"mem_create": {"fixed_ns": 1000}}})");
+  const std::string profile =
+      write("card.json", R"({"name": "card", "calls": {"mem_create": {"fixed_ns": 1000}}})");
   const auto ns = [&](const std::string& name) {
     const Output output = run("replay --json --allocator gapless --profile " + name + " " + kTiny);
     return json::parse(output.text)[0];

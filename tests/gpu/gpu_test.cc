@@ -1,0 +1,542 @@
+// The real driver against the simulated one, where there is a GPU. Skipped, with the reason, where
+// there is none. Needs no nvcc: memory is written and read by the driver's own memsets and copies.
+//
+// GAPLESS_GPU_PROFILE names the file that the measured costs are written to, as a cost profile the
+// simulated GPU reads (default: gpu-profile.json in the working folder).
+// GAPLESS_GPU_TEST=simulated runs these tests on the simulated GPU instead: it shows that the tests
+// themselves are right where there is no GPU.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_allocator.h"
+#include "allocator/driver/counting_driver.h"
+#include "allocator/driver/cuda_driver.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+class Gpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* where = std::getenv("GAPLESS_GPU_TEST");
+    if (where != nullptr && std::string_view(where) == "simulated") {
+      driver = std::make_unique<simgpu::SimDriver>(
+          simgpu::SimOptions{.costs = simgpu::load_cost_profile("a100"), .keep_contents = true});
+    } else {
+      std::string error;
+      driver = CudaDriver::open(error);
+      if (!driver) GTEST_SKIP() << error;
+    }
+    ASSERT_EQ(driver->device_properties(0, properties), DriverStatus::ok);
+    if (!properties.has_vmm) GTEST_SKIP() << properties.name << " has no VMM";
+    page = properties.granularity_bytes;
+  }
+
+  MemHandle create(Driver& on) const {
+    MemHandle handle = 0;
+    EXPECT_EQ(on.mem_create(0, page, handle), DriverStatus::ok);
+    return handle;
+  }
+  DeviceAddress reserve(Driver& on, std::uint64_t pages) const {
+    DeviceAddress address = 0;
+    EXPECT_EQ(on.address_reserve(pages * page, 0, address), DriverStatus::ok);
+    return address;
+  }
+  // `handles` side by side, accessible.
+  DeviceAddress map(const std::vector<MemHandle>& handles) const {
+    const DeviceAddress address = reserve(*driver, handles.size());
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      EXPECT_EQ(driver->mem_map(address + i * page, page, handles[i]), DriverStatus::ok);
+    }
+    EXPECT_EQ(driver->mem_set_access(address, handles.size() * page, 0), DriverStatus::ok);
+    return address;
+  }
+  void unmap(DeviceAddress address, std::uint64_t pages) const {
+    EXPECT_EQ(driver->mem_unmap(address, pages * page), DriverStatus::ok);
+    EXPECT_EQ(driver->address_free(address, pages * page), DriverStatus::ok);
+  }
+  std::vector<std::uint32_t> words(DeviceAddress address, std::uint64_t bytes,
+                                   StreamHandle stream = 0) const {
+    std::vector<std::uint32_t> read(bytes / 4);
+    EXPECT_EQ(driver->copy_to_host(0, read.data(), address, bytes, stream), DriverStatus::ok);
+    return read;
+  }
+  StreamHandle stream() const {
+    StreamHandle made = 0;
+    EXPECT_EQ(driver->stream_create(0, made), DriverStatus::ok);
+    return made;
+  }
+
+  std::unique_ptr<Driver> driver;
+  DeviceProperties properties;
+  std::uint64_t page = 0;
+};
+
+// --- the same calls, the same answers
+// -------------------------------------------------------------
+
+TEST_F(Gpu, AnswersAsTheSimulatedOne) {
+  using Answers = std::vector<std::pair<std::string, DriverStatus>>;
+  const auto script = [&](Driver& on) {
+    Answers answers;
+    const auto note = [&](const char* what, DriverStatus status) {
+      answers.emplace_back(what, status);
+    };
+    const DeviceAddress range = reserve(on, 8);
+    const MemHandle a = create(on);
+    const MemHandle b = create(on);
+    MemHandle none = 0;
+    note("create 0 bytes", on.mem_create(0, 0, none));
+    note("create a page and a byte", on.mem_create(0, page + 1, none));
+    note("create on a device there is not", on.mem_create(77, page, none));
+    note("map", on.mem_map(range, page, a));
+    note("double map", on.mem_map(range, page, b));
+    note("map the same handle again", on.mem_map(range + page, page, a));
+    note("map where nothing is reserved", on.mem_map(0x1000 * page, page, b));
+    note("access over a gap", on.mem_set_access(range, 3 * page, 0));
+    note("access", on.mem_set_access(range, 2 * page, 0));
+    note("access again", on.mem_set_access(range, 2 * page, 0));
+    note("map a third", on.mem_map(range + 2 * page, page, b));
+    note("unmap three mappings at once", on.mem_unmap(range, 3 * page));
+    note("unmap what is not mapped", on.mem_unmap(range, page));
+    note("map after unmap", on.mem_map(range, page, b));
+    note("release while mapped", on.mem_release(b));
+    note("access after release", on.mem_set_access(range, page, 0));
+    note("write after release", on.memset_d32(0, range, 5, page / 4, 0));
+    note("wait", on.device_synchronize(0));
+    note("unmap", on.mem_unmap(range, page));
+    note("release", on.mem_release(a));
+    note("free a part of a reservation", on.address_free(range, page));
+    note("free the reservation", on.address_free(range, 8 * page));
+    EventHandle event = 0;
+    note("event", on.event_create(0, event));
+    note("query an event never recorded", on.event_query(0, event));
+    note("record", on.event_record(0, event, 0));
+    note("synchronize", on.event_synchronize(0, event));
+    note("query", on.event_query(0, event));
+    note("destroy", on.event_destroy(0, event));
+    return answers;
+  };
+  simgpu::SimDriver simulated(
+      {.devices = {{.total_bytes = properties.total_bytes, .granularity_bytes = page}}});
+  const Answers expected = script(simulated);
+  const Answers found = script(*driver);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].second, expected[i].second)
+        << found[i].first << ": " << properties.name << " says " << to_string(found[i].second)
+        << ", the simulated GPU " << to_string(expected[i].second);
+  }
+}
+
+TEST_F(Gpu, MemoryIsChargedAsOnTheSimulatedOne) {
+  MemInfo before;
+  MemInfo after;
+  driver->mem_info(0, before);
+  std::vector<MemHandle> handles;
+  for (int i = 0; i < 64; ++i) handles.push_back(create(*driver));
+  driver->mem_info(0, after);
+  EXPECT_EQ(before.free_bytes - after.free_bytes, 64 * page);
+  const DeviceAddress first = map(handles);
+  const DeviceAddress second = map(handles);  // aliases cost no memory
+  MemInfo mapped;
+  driver->mem_info(0, mapped);
+  EXPECT_LE(after.free_bytes - mapped.free_bytes, 2 * MiB);  // page tables at most
+  unmap(first, 64);
+  unmap(second, 64);
+  for (const MemHandle handle : handles) driver->mem_release(handle);
+  driver->mem_info(0, after);
+  EXPECT_LE(before.free_bytes - after.free_bytes, 2 * MiB);
+}
+
+// --- what the windows rely on
+// -----------------------------------------------------------------------
+
+TEST_F(Gpu, AliasesSeeEachOthersWritesInStreamOrder) {
+  const MemHandle handle = create(*driver);
+  const DeviceAddress one = map({handle});
+  const DeviceAddress two = map({handle});
+  const StreamHandle on = stream();
+  for (std::uint32_t round = 1; round <= 50; ++round) {
+    driver->memset_d32(0, one, round, page / 4, on);
+    driver->memset_d32(0, two, round + 1000, page / 8, on);
+    const auto seen = words(one, page, on);
+    ASSERT_EQ(seen.front(), round + 1000);
+    ASSERT_EQ(seen[page / 8 - 1], round + 1000);
+    ASSERT_EQ(seen[page / 8], round);
+    ASSERT_EQ(seen.back(), round);
+  }
+  driver->stream_destroy(0, on);
+  unmap(one, 1);
+  unmap(two, 1);
+  driver->mem_release(handle);
+}
+
+TEST_F(Gpu, AliasesAreOrderedByEventsAcrossStreams) {
+  const MemHandle handle = create(*driver);
+  const DeviceAddress one = map({handle});
+  const DeviceAddress two = map({handle});
+  const StreamHandle first = stream();
+  const StreamHandle second = stream();
+  EventHandle event = 0;
+  driver->event_create(0, event);
+  for (std::uint32_t round = 1; round <= 50; ++round) {
+    for (int i = 0; i < 20; ++i) driver->memset_d32(0, one, 7, page / 4, first);
+    driver->memset_d32(0, one, round, page / 4, first);
+    driver->event_record(0, event, first);
+    driver->stream_wait_event(0, second, event);
+    const auto seen = words(two, page, second);
+    ASSERT_EQ(std::count(seen.begin(), seen.end(), round), static_cast<long>(seen.size()));
+  }
+  driver->event_destroy(0, event);
+  driver->stream_destroy(0, first);
+  driver->stream_destroy(0, second);
+  unmap(one, 1);
+  unmap(two, 1);
+  driver->mem_release(handle);
+}
+
+// Edge sharing: two aliases of one page in use at once, on different 512 B units.
+TEST_F(Gpu, DisjointPartsWrittenThroughTwoAliasesAtOnceStayRight) {
+  const MemHandle handle = create(*driver);
+  const DeviceAddress one = map({handle});
+  const DeviceAddress two = map({handle});
+  const StreamHandle first = stream();
+  const StreamHandle second = stream();
+  std::mt19937 random(1);
+  for (std::uint32_t round = 1; round <= 300; ++round) {
+    // A border at any unit, so that both sides share lines of every cache.
+    const std::uint64_t border = (1 + random() % (page / 512 - 1)) * 512;
+    for (int i = 0; i < 4; ++i) {
+      driver->memset_d32(0, one, round, border / 4, first);
+      driver->memset_d32(0, two + border, ~round, (page - border) / 4, second);
+    }
+    driver->stream_synchronize(0, first);
+    driver->stream_synchronize(0, second);
+    const auto seen = words(random() % 2 == 0 ? one : two, page);
+    const auto low = seen.begin() + static_cast<long>(border / 4);
+    ASSERT_EQ(std::count(seen.begin(), low, round), low - seen.begin()) << "round " << round;
+    ASSERT_EQ(std::count(low, seen.end(), ~round), seen.end() - low) << "round " << round;
+  }
+  driver->stream_destroy(0, first);
+  driver->stream_destroy(0, second);
+  unmap(one, 1);
+  unmap(two, 1);
+  driver->mem_release(handle);
+}
+
+TEST_F(Gpu, MappingChangesBesideRunningWork) {
+  std::vector<MemHandle> handles;
+  for (int i = 0; i < 64; ++i) handles.push_back(create(*driver));
+  const DeviceAddress work = map(handles);
+  const DeviceAddress beside = reserve(*driver, 64);
+  const StreamHandle on = stream();
+  EventHandle done = 0;
+  driver->event_create(0, done);
+  int beside_running = 0;
+  for (std::uint32_t round = 1; round <= 20; ++round) {
+    for (int i = 0; i < 50; ++i) driver->memset_d32(0, work, round, 64 * page / 4, on);
+    driver->event_record(0, done, on);
+    // Aliases of the pages being written come and go at other addresses.
+    for (std::size_t i = 0; i < 64; ++i) {
+      ASSERT_EQ(driver->mem_map(beside + i * page, page, handles[i]), DriverStatus::ok);
+    }
+    ASSERT_EQ(driver->mem_set_access(beside, 64 * page, 0), DriverStatus::ok);
+    ASSERT_EQ(driver->mem_unmap(beside, 64 * page), DriverStatus::ok);
+    if (driver->event_query(0, done) == DriverStatus::not_ready) ++beside_running;
+    const auto seen = words(work, 64 * page, on);
+    ASSERT_EQ(std::count(seen.begin(), seen.end(), round), static_cast<long>(seen.size()));
+  }
+  fmt::print("the work was still running after the changes in {} of 20 rounds\n", beside_running);
+  driver->event_destroy(0, done);
+  driver->stream_destroy(0, on);
+  driver->address_free(beside, 64 * page);
+  unmap(work, 64);
+  for (const MemHandle handle : handles) driver->mem_release(handle);
+}
+
+// --- costs
+// ------------------------------------------------------------------------------------------
+
+double median_ns(int rounds, const std::function<void()>& prepare,
+                 const std::function<void()>& call) {
+  std::vector<double> samples;
+  for (int i = 0; i < rounds; ++i) {
+    prepare();
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    samples.push_back(
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::nth_element(samples.begin(), samples.begin() + rounds / 2, samples.end());
+  return samples[static_cast<std::size_t>(rounds / 2)];
+}
+
+// Costs of every call, by size and count; written as a cost profile.
+TEST_F(Gpu, CostsAsAProfile) {
+  nlohmann::json calls;
+  const auto put = [&](DriverCall call, double fixed, double per_page) {
+    calls[std::string(name_of(call))] = {{"fixed_ns", std::max(0.0, fixed)},
+                                         {"per_page_ns", std::max(0.0, per_page)}};
+  };
+  // A line through the costs for few and for many pages of 2 MiB.
+  const auto put_line = [&](DriverCall call, double few, double few_pages, double many,
+                            double many_pages) {
+    const double slope = (many - few) / (many_pages - few_pages);
+    put(call, few - slope * few_pages, slope);
+    fmt::print("{:<20} {:>12.0f} ns for {:>4.0f} pages {:>12.0f} ns for {:>4.0f} pages\n",
+               cuda_name_of(call), few, few_pages, many, many_pages);
+  };
+  const auto nothing = [] {};
+  constexpr std::uint64_t kMany = 64;
+  const double pages_of_one = static_cast<double>(div_up(page, 2 * MiB));
+  const double pages_of_many = static_cast<double>(div_up(kMany * page, 2 * MiB));
+
+  std::vector<MemHandle> kept;
+  MemHandle handle = 0;
+  const double create_one = median_ns(100, nothing, [&] {
+    driver->mem_create(0, page, handle);
+    kept.push_back(handle);
+  });
+  const double release_one = median_ns(100, nothing, [&] {
+    driver->mem_release(kept.back());
+    kept.pop_back();
+  });
+  const double create_many = median_ns(20, nothing, [&] {
+    driver->mem_create(0, kMany * page, handle);
+    kept.push_back(handle);
+  });
+  const double release_many = median_ns(20, nothing, [&] {
+    driver->mem_release(kept.back());
+    kept.pop_back();
+  });
+  put_line(DriverCall::mem_create, create_one, pages_of_one, create_many, pages_of_many);
+  put_line(DriverCall::mem_release, release_one, pages_of_one, release_many, pages_of_many);
+
+  DeviceAddress address = 0;
+  std::vector<DeviceAddress> reserved;
+  const double reserve_ns = median_ns(50, nothing, [&] {
+    driver->address_reserve(8 * GiB, 0, address);
+    reserved.push_back(address);
+  });
+  const double free_ns = median_ns(50, nothing, [&] {
+    driver->address_free(reserved.back(), 8 * GiB);
+    reserved.pop_back();
+  });
+  put_line(DriverCall::address_reserve, reserve_ns, 1, reserve_ns, 4096);
+  put_line(DriverCall::address_free, free_ns, 1, free_ns, 4096);
+
+  // One page at a time against many with one call of set_access and of unmap.
+  std::vector<MemHandle> handles;
+  for (std::uint64_t i = 0; i < kMany; ++i) handles.push_back(create(*driver));
+  address = reserve(*driver, kMany);
+  const auto map_all = [&] {
+    for (std::uint64_t i = 0; i < kMany; ++i) {
+      driver->mem_map(address + i * page, page, handles[i]);
+    }
+  };
+  const auto unmap_all = [&] { driver->mem_unmap(address, kMany * page); };
+  const double map_one = median_ns(50, nothing,
+                                   [&] {
+                                     map_all();
+                                     unmap_all();
+                                   }) /
+                         static_cast<double>(kMany);
+  const double set_one = median_ns(
+      50, [&] { driver->mem_map(address, page, handles[0]); },
+      [&] {
+        driver->mem_set_access(address, page, 0);
+        driver->mem_unmap(address, page);
+      });
+  const double unmap_one = median_ns(
+      50,
+      [&] {
+        driver->mem_map(address, page, handles[0]);
+        driver->mem_set_access(address, page, 0);
+      },
+      [&] { driver->mem_unmap(address, page); });
+  double set_many = 0;
+  double unmap_many = 0;
+  double map_many = 0;
+  double set_each = 0;
+  {
+    std::vector<double> set_samples;
+    std::vector<double> unmap_samples;
+    std::vector<double> map_samples;
+    std::vector<double> each_samples;
+    const auto timed = [](const std::function<void()>& call) {
+      return median_ns(
+          1, [] {}, call);
+    };
+    for (int round = 0; round < 30; ++round) {
+      map_samples.push_back(timed(map_all));
+      set_samples.push_back(timed([&] { driver->mem_set_access(address, kMany * page, 0); }));
+      unmap_samples.push_back(timed(unmap_all));
+      map_all();
+      each_samples.push_back(timed([&] {
+        for (std::uint64_t i = 0; i < kMany; ++i) {
+          driver->mem_set_access(address + i * page, page, 0);
+        }
+      }));
+      unmap_all();
+    }
+    const auto middle = [](std::vector<double>& samples) {
+      std::nth_element(samples.begin(), samples.begin() + 15, samples.end());
+      return samples[15];
+    };
+    set_many = middle(set_samples);
+    unmap_many = middle(unmap_samples);
+    map_many = middle(map_samples);
+    set_each = middle(each_samples);
+  }
+  put(DriverCall::mem_map, map_many / static_cast<double>(kMany), 0);
+  put_line(DriverCall::mem_set_access, set_one - unmap_one, pages_of_one, set_many, pages_of_many);
+  put_line(DriverCall::mem_unmap, unmap_one, pages_of_one, unmap_many, pages_of_many);
+  fmt::print(
+      "one page: map and unmap {:.0f} ns; {} pages: map {:.0f} ns each, one set_access "
+      "{:.0f} ns, {} of them {:.0f} ns\n",
+      map_one, kMany, map_many / static_cast<double>(kMany), set_many, kMany, set_each);
+  driver->address_free(address, kMany * page);
+  for (const MemHandle one : handles) driver->mem_release(one);
+
+  std::vector<DeviceAddress> plain;
+  const auto plain_costs = [&](std::uint64_t bytes) {
+    const double alloc = median_ns(20, nothing, [&] {
+      driver->mem_alloc(0, bytes, address);
+      plain.push_back(address);
+    });
+    const double free = median_ns(20, nothing, [&] {
+      driver->mem_free(0, plain.back());
+      plain.pop_back();
+    });
+    return std::pair{alloc, free};
+  };
+  const auto small = plain_costs(2 * MiB);
+  const auto large = plain_costs(128 * MiB);
+  put_line(DriverCall::mem_alloc, small.first, 1, large.first, 64);
+  put_line(DriverCall::mem_free, small.second, 1, large.second, 64);
+
+  MemInfo info;
+  put(DriverCall::mem_info, median_ns(50, nothing, [&] { driver->mem_info(0, info); }), 0);
+  std::vector<EventHandle> events(50, 0);
+  std::size_t at = 0;
+  put(DriverCall::event_create,
+      median_ns(50, nothing, [&] { driver->event_create(0, events[at++]); }), 0);
+  at = 0;
+  put(DriverCall::event_record,
+      median_ns(50, nothing, [&] { driver->event_record(0, events[at++], 0); }), 0);
+  at = 0;
+  put(DriverCall::event_query,
+      median_ns(50, nothing, [&] { driver->event_query(0, events[at++]); }), 0);
+  at = 0;
+  put(DriverCall::event_synchronize,
+      median_ns(50, nothing, [&] { driver->event_synchronize(0, events[at++]); }), 0);
+  at = 0;
+  put(DriverCall::stream_wait_event,
+      median_ns(50, nothing, [&] { driver->stream_wait_event(0, 0, events[at++]); }), 0);
+  at = 0;
+  put(DriverCall::event_destroy,
+      median_ns(50, nothing, [&] { driver->event_destroy(0, events[at++]); }), 0);
+  put(DriverCall::stream_synchronize,
+      median_ns(50, nothing, [&] { driver->stream_synchronize(0, 0); }), 0);
+  put(DriverCall::device_synchronize,
+      median_ns(50, nothing, [&] { driver->device_synchronize(0); }), 0);
+
+  const char* path = std::getenv("GAPLESS_GPU_PROFILE");
+  const std::string file = path != nullptr ? path : "gpu-profile.json";
+  std::ofstream(file) << nlohmann::json{{"name", properties.name}, {"calls", calls}}.dump(1)
+                      << "\n";
+  fmt::print("{}: costs written to {}\n", properties.name, file);
+  // The simulated GPU reads it.
+  const simgpu::CostProfile profile = simgpu::load_cost_profile(file);
+  EXPECT_EQ(profile.name, properties.name);
+  EXPECT_GT(profile.cost_ns(DriverCall::mem_create, page), 0U);
+}
+
+// --- the allocator on real memory
+// --------------------------------------------------------------------
+
+// Random programs whose blocks are filled with a mark each; every block still holds its own mark
+// when it is freed. Windows and edges included: the limit is tight.
+TEST_F(Gpu, ModelOnRealMemory) {
+  for (const bool edges : {true, false}) {
+    Options options;
+    options.limit = 256 * MiB;
+    options.edge_sharing = edges;
+    DeviceAllocator allocator(*driver, 0, properties, options);
+    const StreamHandle streams[] = {0, stream(), stream()};
+    struct Live {
+      DeviceAddress address;
+      std::uint64_t bytes;
+      std::uint32_t mark;
+      StreamHandle stream;
+    };
+    std::vector<Live> live;
+    std::mt19937_64 random(edges ? 1 : 2);
+    std::uint64_t refused = 0;
+    std::uint64_t checked = 0;
+    const auto check_and_free = [&](std::size_t index) {
+      const Live block = live[index];
+      live[index] = live.back();
+      live.pop_back();
+      // First, last and a word from every 64 KiB or so.
+      for (std::uint64_t at = 0; at < block.bytes / 4; at += 16384 - at % 3) {
+        std::uint32_t word = 0;
+        ASSERT_EQ(driver->copy_to_host(0, &word, block.address + at * 4, 4, block.stream),
+                  DriverStatus::ok);
+        ASSERT_EQ(word, block.mark) << "block of " << block.bytes << " at word " << at;
+        ++checked;
+      }
+      std::uint32_t last = 0;
+      driver->copy_to_host(0, &last, block.address + block.bytes / 4 * 4 - 4, 4, block.stream);
+      ASSERT_EQ(last, block.mark);
+      ASSERT_EQ(allocator.free(block.address), Status::ok);
+    };
+    for (std::uint32_t step = 1; step <= 6000; ++step) {
+      if (live.size() < 30 && random() % 5 != 0) {
+        Live block{};
+        block.bytes = 4 + random() % (random() % 4 == 0 ? 40 * MiB : 3 * MiB);
+        block.mark = step * 2654435761U;
+        block.stream = streams[random() % 3];
+        if (allocator.alloc(block.bytes, block.stream, block.address) != Status::ok) {
+          ++refused;
+          if (!live.empty()) check_and_free(random() % live.size());
+          continue;
+        }
+        ASSERT_EQ(driver->memset_d32(0, block.address, block.mark, block.bytes / 4, block.stream),
+                  DriverStatus::ok);
+        live.push_back(block);
+      } else if (!live.empty()) {
+        check_and_free(random() % live.size());
+      }
+      if (HasFatalFailure()) return;
+      if (step % 500 == 0) {
+        allocator.validate();
+        ASSERT_EQ(allocator.trim(random() % 2 * 128 * MiB), Status::ok);
+      }
+    }
+    while (!live.empty()) {
+      check_and_free(live.size() - 1);
+      if (HasFatalFailure()) return;
+    }
+    const HeapCounters counters = allocator.counters();
+    fmt::print("edges {}: {} words checked, {} requests refused, {} windows made, {} used again\n",
+               edges, checked, refused, counters.windows_made, counters.window_hits);
+    EXPECT_GT(counters.windows_made, 0U);
+    for (const StreamHandle made : {streams[1], streams[2]}) driver->stream_destroy(0, made);
+  }
+}
+
+}  // namespace
+}  // namespace gapless
