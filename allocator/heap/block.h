@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kUnitBytes = 512;
 using Unit = std::uint32_t;
 /// The number of a page, counted from the home's begin.
 using PageId = std::uint32_t;
-/// Names a block record; 0 is none.
+/// Names a block record; 0 is none. (Record 0 exists, so that links to none can be written.)
 using BlockId = std::uint32_t;
 /// Who may use a hole without waiting: 0 everyone, else a stream's number (stream/).
 using Owner = std::uint16_t;

@@ -134,7 +134,7 @@ BlockId Home::insert_after(BlockId before, UnitRange range, BlockState state) {
   block.prev = before;
   block.next = blocks_[before].next;
   blocks_[before].next = id;
-  if (block.next != 0) blocks_[block.next].prev = id;
+  blocks_[block.next].prev = id;  // record 0 is no block, and may be written
   return id;
 }
 
@@ -249,7 +249,7 @@ void Home::unlink(BlockId id) {
   } else {
     first_ = block.next;
   }
-  if (block.next != 0) blocks_[block.next].prev = block.prev;
+  blocks_[block.next].prev = block.prev;
   blocks_.recycle(id);
 }
 

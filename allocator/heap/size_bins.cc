@@ -28,29 +28,32 @@ void SizeBins::insert(BlockId hole) {
   }
   block.link_prev = before_it;
   block.link_next = after_it;
+  // Record 0 is no block, so it may be written in place of a neighbour that is not there: cheaper
+  // than a branch that cannot be predicted.
+  blocks_[after_it].link_prev = hole;
   if (before_it != 0) {
     blocks_[before_it].link_next = hole;
   } else {
     heads_[bin] = hole;
-    words_[bin >> 6] |= std::uint64_t{1} << (bin & 63);
-    summary_ |= std::uint64_t{1} << (bin >> 6);
   }
-  if (after_it != 0) blocks_[after_it].link_prev = hole;
+  words_[bin >> 6] |= std::uint64_t{1} << (bin & 63);
+  summary_ |= std::uint64_t{1} << (bin >> 6);
   ++count_;
 }
 
 void SizeBins::remove(BlockId hole) {
   Block& block = blocks_[hole];
-  if (block.link_next != 0) blocks_[block.link_next].link_prev = block.link_prev;
+  const BlockId next = block.link_next;
+  blocks_[next].link_prev = block.link_prev;
   if (block.link_prev != 0) {
-    blocks_[block.link_prev].link_next = block.link_next;
+    blocks_[block.link_prev].link_next = next;
   } else {
     const std::uint32_t bin = bin_of(block.size);
-    heads_[bin] = block.link_next;
-    if (block.link_next == 0) {
-      words_[bin >> 6] &= ~(std::uint64_t{1} << (bin & 63));
-      if (words_[bin >> 6] == 0) summary_ &= ~(std::uint64_t{1} << (bin >> 6));
-    }
+    heads_[bin] = next;
+    std::uint64_t& word = words_[bin >> 6];
+    word = (word & ~(std::uint64_t{1} << (bin & 63))) | std::uint64_t{next != 0} << (bin & 63);
+    summary_ = (summary_ & ~(std::uint64_t{1} << (bin >> 6))) | std::uint64_t{word != 0}
+                                                                     << (bin >> 6);
   }
   block.link_prev = 0;
   block.link_next = 0;
@@ -59,24 +62,23 @@ void SizeBins::remove(BlockId hole) {
 
 BlockId SizeBins::best_fit(Unit size) const {
   const std::uint32_t bin = bin_of(size);
-  // In the request's own bin holes may be too small: the first that is not is taken. Among small
-  // ones the search is short, unless no larger bin holds anything.
-  if (size > smallest_of_bin(bin)) {
-    constexpr int kSmallSteps = 16;
-    BlockId id = heads_[bin];
-    for (int steps = size < kSmall ? kSmallSteps : INT32_MAX; id != 0 && steps > 0; --steps) {
-      if (blocks_[id].size >= size) return id;
-      id = blocks_[id].link_next;
-    }
-    const std::uint32_t larger = next_bin(bin + 1);
-    if (larger < kBins) return heads_[larger];
-    for (; id != 0; id = blocks_[id].link_next) {  // the last resort: the rest of the own bin
-      if (blocks_[id].size >= size) return id;
-    }
-    return 0;
+  // In the request's own bin holes may be too small. Large ones are in order, so the first that is
+  // not is the best; of small ones only the last freed is looked at, as a program asks again and
+  // again for the sizes it frees.
+  const BlockId head = heads_[bin];
+  if (head != 0 && blocks_[head].size >= size) return head;
+  if (size >= kSmall) {
+    if (const BlockId found = first_fit(head, size); found != 0) return found;
   }
-  const std::uint32_t found = next_bin(bin);
-  return found < kBins ? heads_[found] : 0;
+  const std::uint32_t larger = next_bin(bin + 1);
+  if (larger < kBins) return heads_[larger];
+  return first_fit(head, size);  // the last resort: the rest of the own bin
+}
+
+BlockId SizeBins::first_fit(BlockId from, Unit size) const {
+  BlockId id = from;
+  while (id != 0 && blocks_[id].size < size) id = blocks_[id].link_next;
+  return id;
 }
 
 BlockId SizeBins::after(BlockId hole) const {

@@ -21,10 +21,10 @@ namespace gapless {
 
 /// The bin for holes of `size` units; size >= 1.
 constexpr std::uint32_t bin_of(Unit size) {
-  if (size <= 64) return size - 1;
-  // The top six bits of (size - 1): the leading one and the 32 bins of its octave.
+  // The octave, counted from the second whose sizes need more than six bits, and of the size the
+  // leading one and the five bits that name one of its 32 bins. No branch: sizes are unpredictable.
   const Unit last = size - 1;
-  const auto octave = static_cast<std::uint32_t>(std::bit_width(last)) - 6;
+  const auto octave = static_cast<std::uint32_t>(std::bit_width(last | 32)) - 6;
   return (octave << 5) + (last >> octave);
 }
 
@@ -59,7 +59,8 @@ class SizeBins {
     insert(hole);
   }
 
-  /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none.
+  /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none. Below
+  /// 1 MiB near enough: the last freed of a bin.
   [[nodiscard]] BlockId best_fit(Unit size) const;
 
   /// The hole after `hole` in the order of bins (by size, near enough); 0 after the last.
@@ -90,6 +91,8 @@ class SizeBins {
   static constexpr std::uint32_t kWords = (kBins + 63) / 64;
   static_assert(kWords <= 64);
 
+  /// The first hole of at least `size` units in a list, from `from` on; or 0.
+  [[nodiscard]] BlockId first_fit(BlockId from, Unit size) const;
   /// The first bin >= `from` that holds a hole; kBins where there is none.
   [[nodiscard]] std::uint32_t next_bin(std::uint32_t from) const;
   [[nodiscard]] bool before(const Block& a, const Block& b) const {
