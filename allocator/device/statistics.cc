@@ -7,9 +7,9 @@ void StatisticsKeeper::reset_peak() {
   for (std::size_t i = 0; i < kLanes; ++i) {
     peak_[i] = pools_[kSmall].current[i] + pools_[kLarge].current[i];
   }
-  for (Gauge* gauge : {&holes_, &hole_bytes_, &reserved_, &reserved_large_, &segments_}) {
-    gauge->reset_peak();
-  }
+  for (Gauge* gauge : {&holes_, &reserved_, &segments_}) gauge->reset_peak();
+  hole_bytes_peak_ = present_bytes_ - allocated_bytes();
+  reserved_large_peak_ = reserved_large_bytes();
 }
 
 void StatisticsKeeper::reset_accumulated() {
@@ -17,9 +17,7 @@ void StatisticsKeeper::reset_accumulated() {
     pool.allocated = {};
     pool.base = pool.current;
   }
-  for (Gauge* gauge : {&holes_, &hole_bytes_, &reserved_, &reserved_large_, &segments_}) {
-    gauge->reset_accumulated();
-  }
+  for (Gauge* gauge : {&holes_, &reserved_, &segments_}) gauge->reset_accumulated();
   retries = 0;
   ooms = 0;
   syncs = 0;
@@ -50,10 +48,18 @@ DeviceStatistics StatisticsKeeper::read() const {
   statistics.requested_bytes = read(kRequested);
   statistics.segment = large_only(segments_);
   statistics.inactive_split = large_only(holes_);
-  statistics.inactive_split_bytes = large_only(hole_bytes_);
   statistics.reserved_bytes.all = reserved_.read();
-  statistics.reserved_bytes.small_pool = statistics.allocated_bytes.small_pool;
-  statistics.reserved_bytes.large_pool = reserved_large_.read();
+  // These follow from the others: what blocks leave, holes and the large pool's reserve take in.
+  const Stat& bytes = statistics.allocated_bytes.all;
+  const Stat& small = statistics.allocated_bytes.small_pool;
+  const Stat& reserved = statistics.reserved_bytes.all;
+  const Stat holes{present_bytes_ - bytes.current, hole_bytes_peak_,
+                   bytes.freed + reserved.allocated, bytes.allocated + reserved.freed};
+  statistics.inactive_split_bytes = {holes, {}, holes};
+  statistics.reserved_bytes.small_pool = small;
+  statistics.reserved_bytes.large_pool = {reserved_large_bytes(), reserved_large_peak_,
+                                          reserved.allocated + small.freed,
+                                          reserved.freed + small.allocated};
   statistics.num_alloc_retries = retries;
   statistics.num_ooms = ooms;
   statistics.num_sync_all_streams = syncs;

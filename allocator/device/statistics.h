@@ -96,23 +96,21 @@ class StatisticsKeeper {
       const std::int64_t sum = pools_[kSmall].current[i] + pools_[kLarge].current[i];
       peak_[i] = std::max(peak_[i], sum);
     }
-    // What small blocks take up is reserved for the small pool, the rest for the large one.
-    if (small) reserved_large_.current -= bytes;
-    hole_bytes_.current -= bytes;
   }
   void on_free(bool small, std::int64_t bytes, std::int64_t requested) {
     Figures& pool = pools_[small ? kSmall : kLarge];
     const Lanes change{1, bytes, requested, 0};
     for (std::size_t i = 0; i < kLanes; ++i) pool.current[i] -= change[i];
-    if (small) reserved_large_.add(bytes);
-    hole_bytes_.add(bytes);
+    hole_bytes_peak_ = std::max(hole_bytes_peak_, present_bytes_ - allocated_bytes());
+    reserved_large_peak_ = std::max(reserved_large_peak_, reserved_large_bytes());
   }
   void set_holes(std::int64_t count) { holes_.set(count); }
   /// Reserved bytes in all, and those of pages that hold blocks or holes.
   void set_reserved(std::int64_t bytes, std::int64_t present_bytes) {
     reserved_.set(bytes);
-    reserved_large_.set(bytes - pools_[kSmall].current[kBytes]);
-    hole_bytes_.set(present_bytes - allocated_bytes());
+    present_bytes_ = present_bytes;
+    hole_bytes_peak_ = std::max(hole_bytes_peak_, present_bytes_ - allocated_bytes());
+    reserved_large_peak_ = std::max(reserved_large_peak_, reserved_large_bytes());
   }
   void set_segments(std::int64_t count) { segments_.set(count); }
 
@@ -147,13 +145,18 @@ class StatisticsKeeper {
   };
 
   [[nodiscard]] PoolStat read(std::size_t lane) const;
+  /// What small blocks take up is reserved for the small pool, the rest for the large one.
+  [[nodiscard]] std::int64_t reserved_large_bytes() const {
+    return reserved_.current - pools_[kSmall].current[kBytes];
+  }
 
   std::array<Figures, 2> pools_;
   alignas(32) Lanes peak_{};  // of both pools together
   Gauge holes_;
-  Gauge hole_bytes_;
   Gauge reserved_;
-  Gauge reserved_large_;
+  std::int64_t present_bytes_ = 0;  // in pages that hold blocks or holes
+  std::int64_t hole_bytes_peak_ = 0;
+  std::int64_t reserved_large_peak_ = 0;
   Gauge segments_;
 };
 

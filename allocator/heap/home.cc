@@ -191,8 +191,8 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
       if (broken >= least) continue;
       least = broken;
       best = {id, begin};
+      if (least <= enough) return best;
     }
-    if (least <= enough) break;
   }
   return best;
 }
