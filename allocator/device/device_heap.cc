@@ -163,11 +163,11 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, std::uint64_t 
 std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
   const auto peak = static_cast<double>(peak_bytes);
   const double slack = peak * options_.slack / 100;
-  // A program that repeats stops making windows; one that goes on making them long after every page
+  // A program that repeats stops making windows; one that goes on making them after every page
   // has been in a window or two does not repeat, and earns growth.
   double peace = 0;
   if (options_.peace_pages != 0) {
-    const double settled = 2.0 * home_.present_pages();
+    const double settled = 1.0 * home_.present_pages();
     const double beyond = static_cast<double>(counters_.window_pages_made) - settled;
     const double earned = std::max(0.0, beyond) / static_cast<double>(options_.peace_pages) *
                           static_cast<double>(page_bytes_);

@@ -21,7 +21,7 @@ namespace gapless {
     "grow rather than make a window while reserved stays within this much above peak allocated") \
   X(percent, peace, 2.8,                                                                         \
     "the same for programs that never repeat, earned page by page with the windows they make")   \
-  X(count, peace_pages, 64, "pages put into new windows that earn one page of growth; 0: never") \
+  X(count, peace_pages, 16, "pages put into new windows that earn one page of growth; 0: never") \
   X(count, window_factor, 4,                                                                     \
     "pages mapped in windows, at most this many times the pages there are")                      \
   X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments") \

@@ -53,7 +53,7 @@ void SizeBins::remove(BlockId hole) {
     std::uint64_t& word = words_[bin >> 6];
     word = (word & ~(std::uint64_t{1} << (bin & 63))) | std::uint64_t{next != 0} << (bin & 63);
     summary_ = (summary_ & ~(std::uint64_t{1} << (bin >> 6))) | std::uint64_t{word != 0}
-                                                                     << (bin >> 6);
+                                                                    << (bin >> 6);
   }
   block.link_prev = 0;
   block.link_next = 0;

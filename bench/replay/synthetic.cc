@@ -55,10 +55,10 @@ class Program {
 constexpr std::uint64_t kHalf = 2;  // bytes of a bf16 number
 constexpr std::uint64_t kFloat = 4;
 
-// Weights, gradients and AdamW's two states in float32, layer by layer.
+// Weights and AdamW's two states in float32, layer by layer.
 void model_states(Program& program, std::uint64_t layers, std::uint64_t hidden) {
   for (std::uint64_t layer = 0; layer < layers; ++layer) {
-    for (int state = 0; state < 4; ++state) {
+    for (int state = 0; state < 3; ++state) {
       program.alloc(4 * hidden * hidden * kFloat);
       program.alloc(8 * hidden * hidden * kFloat);
       program.alloc(hidden * kFloat);
@@ -67,56 +67,89 @@ void model_states(Program& program, std::uint64_t layers, std::uint64_t hidden) 
   }
 }
 
+// What the operators of a layer allocate and free at once, beside what they leave: recordings of
+// real models show about a hundred such blocks per layer and step.
+void operators(Program& program, std::uint64_t row, std::uint64_t tokens) {
+  for (int i = 0; i < 6; ++i) {
+    const std::uint32_t view = program.alloc(row * kHalf);
+    program.scratch(tokens * kFloat);
+    program.scratch(4096);
+    program.free(view);
+    program.scratch(512);
+  }
+}
+
 Trace varlen(const SyntheticOptions& options) {
   Program program("varlen", options.seed);
   constexpr std::uint64_t kLayers = 16;
   constexpr std::uint64_t kHidden = 1024;
+  constexpr std::uint64_t kHeads = 16;
   constexpr std::uint64_t kBatch = 8;
   constexpr std::uint64_t kVocabulary = 50257;
+  constexpr std::size_t kLosses = 16;  // kept for the log
   model_states(program, kLayers, kHidden);
+  std::vector<std::uint32_t> gradients;
+  std::vector<std::uint32_t> losses;
+  std::uint64_t length = program.between(64, 768);
+  std::uint32_t input = program.alloc(kBatch * length * 8);
   for (int step = 0; step < options.steps; ++step) {
-    const std::uint64_t tokens = kBatch * program.between(64, 1024);
+    const std::uint64_t tokens = kBatch * length;
     const std::uint64_t row = tokens * kHidden;
-    const std::uint32_t input = program.alloc(tokens * 8);
     std::vector<std::vector<std::uint32_t>> saved(kLayers);
     for (auto& layer : saved) {
       layer.push_back(program.alloc(row * kFloat));     // residual
       layer.push_back(program.alloc(row * kHalf));      // normalised
       layer.push_back(program.alloc(tokens * kFloat));  // its mean and deviation
       layer.push_back(program.alloc(3 * row * kHalf));  // queries, keys, values
+      const std::uint32_t scores = program.alloc(kBatch * kHeads * length * length * kHalf);
+      layer.push_back(program.alloc(kBatch * kHeads * length * length * kHalf));
+      program.free(scores);
       layer.push_back(program.alloc(row * kHalf));      // attention
-      program.scratch(row * kHalf);
       layer.push_back(program.alloc(4 * row * kHalf));  // feed forward
-      const std::uint32_t gelu = program.alloc(4 * row * kHalf);
-      layer.push_back(gelu);
+      layer.push_back(program.alloc(4 * row * kHalf));
       program.scratch(row * kFloat);
+      operators(program, row, tokens);
     }
     std::vector<std::uint32_t> head;
     head.push_back(program.alloc(tokens * kVocabulary * kHalf));   // logits
     head.push_back(program.alloc(tokens * kVocabulary * kFloat));  // in float32
-    head.push_back(program.alloc(tokens * kFloat));
-    const std::uint32_t gradient = program.alloc(tokens * kVocabulary * kFloat);
+    losses.push_back(program.alloc(kFloat));
+    // The gradients of the step before go when the new backward begins, and come back layer by
+    // layer between activations that leave.
+    program.free_all(gradients);
+    const std::uint32_t wide_gradient = program.alloc(tokens * kVocabulary * kFloat);
     program.free_all(head);
     const std::uint32_t half = program.alloc(tokens * kVocabulary * kHalf);
-    program.free(gradient);
+    program.free(wide_gradient);
     std::uint32_t flowing = program.alloc(row * kFloat);
     program.free(half);
+    const std::uint64_t next_length = program.between(64, 768);
+    const std::uint32_t next_input = program.alloc(kBatch * next_length * 8);  // prefetched
     for (std::uint64_t i = kLayers; i-- > 0;) {
       const std::uint32_t wide = program.alloc(4 * row * kHalf);
-      program.scratch(8 * kHidden * kHidden * kHalf);
+      gradients.push_back(program.alloc(8 * kHidden * kHidden * kFloat));
       const std::uint32_t narrow = program.alloc(row * kHalf);
       program.free(wide);
       const std::uint32_t joint = program.alloc(3 * row * kHalf);
-      program.scratch(4 * kHidden * kHidden * kHalf);
+      gradients.push_back(program.alloc(4 * kHidden * kHidden * kFloat));
+      gradients.push_back(program.alloc(kHidden * kFloat));
       const std::uint32_t next = program.alloc(row * kFloat);
       program.free(joint);
       program.free(narrow);
       program.free(flowing);
       program.free_all(saved[i]);
+      operators(program, row, tokens);
       flowing = next;
+    }
+    for (std::uint64_t i = 0; i < 4 * kLayers; ++i) {  // the optimizer's temporaries
+      program.scratch(kHidden * kFloat);
+      program.scratch(8 * kHidden * kHidden * kFloat);
     }
     program.free(flowing);
     program.free(input);
+    input = next_input;
+    length = next_length;
+    if (losses.size() == kLosses) program.free_all(losses);
   }
   return program.take();
 }
@@ -128,6 +161,7 @@ Trace moe(const SyntheticOptions& options) {
   constexpr std::uint64_t kHidden = 1024;
   constexpr std::uint64_t kTokens = 8192;
   model_states(program, kLayers, kHidden);
+  std::vector<std::uint32_t> gradients;
   for (int step = 0; step < options.steps; ++step) {
     std::vector<std::vector<std::uint32_t>> saved(kLayers);
     for (auto& layer : saved) {
@@ -149,10 +183,11 @@ Trace moe(const SyntheticOptions& options) {
       layer.push_back(program.alloc(kTokens * kHidden * kHalf));
       program.free_all(outputs);
     }
+    program.free_all(gradients);
     std::uint32_t flowing = program.alloc(kTokens * kHidden * kFloat);
     for (std::uint64_t i = kLayers; i-- > 0;) {
       const std::uint32_t next = program.alloc(kTokens * kHidden * kFloat);
-      program.scratch(8 * kHidden * kHidden * kFloat);
+      gradients.push_back(program.alloc(8 * kHidden * kHidden * kFloat));
       program.free_all(saved[i]);
       program.free(flowing);
       flowing = next;
@@ -162,8 +197,9 @@ Trace moe(const SyntheticOptions& options) {
   return program.take();
 }
 
-Trace serve(const SyntheticOptions& options) {
-  Program program("serve", options.seed);
+// Caches grow when they are full, by `chunk` tokens at a time: 1 is torch.cat in every step.
+Trace serve(const std::string& kind, std::uint64_t chunk, const SyntheticOptions& options) {
+  Program program(kind, options.seed);
   constexpr std::uint64_t kLayers = 24;
   constexpr std::uint64_t kHidden = 2048;
   constexpr std::size_t kSlots = 8;
@@ -174,6 +210,7 @@ Trace serve(const SyntheticOptions& options) {
   struct Request {
     std::uint64_t tokens = 0;
     std::uint64_t end = 0;
+    std::uint64_t room = 0;            // tokens the cache has room for
     std::vector<std::uint32_t> cache;  // one block per layer: keys and values
   };
   std::vector<Request> active;
@@ -183,20 +220,25 @@ Trace serve(const SyntheticOptions& options) {
       Request request;
       request.tokens = program.between(16, 1500);
       request.end = request.tokens + program.between(64, 1024);
+      request.room = (request.tokens + chunk - 1) / chunk * chunk;
       for (std::uint64_t layer = 0; layer < kLayers; ++layer) {
         const std::uint32_t hidden = program.alloc(request.tokens * kHidden * kHalf);
         program.scratch(4 * request.tokens * kHidden * kHalf);
-        request.cache.push_back(program.alloc(cache_bytes(request.tokens)));
+        request.cache.push_back(program.alloc(cache_bytes(request.room)));
         program.free(hidden);
       }
       active.push_back(std::move(request));
     }
     for (Request& request : active) {
       request.tokens += program.between(1, kGrowth);
-      for (std::uint32_t& cache : request.cache) {  // torch.cat: new, then the old one goes
-        const std::uint32_t longer = program.alloc(cache_bytes(request.tokens));
-        program.free(cache);
-        cache = longer;
+      const bool full = request.tokens > request.room;
+      if (full) request.room = (request.tokens + chunk - 1) / chunk * chunk;
+      for (std::uint32_t& cache : request.cache) {
+        if (full) {  // a longer one, then the old one goes
+          const std::uint32_t longer = program.alloc(cache_bytes(request.room));
+          program.free(cache);
+          cache = longer;
+        }
         program.scratch(request.tokens * 32 * kFloat);
       }
       program.scratch(151936 * kFloat);
@@ -211,12 +253,13 @@ Trace serve(const SyntheticOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> synthetic_kinds() { return {"varlen", "moe", "serve"}; }
+std::vector<std::string> synthetic_kinds() { return {"varlen", "moe", "serve", "serve-concat"}; }
 
 Trace synthetic_trace(const std::string& kind, const SyntheticOptions& options) {
   if (kind == "varlen") return varlen(options);
   if (kind == "moe") return moe(options);
-  if (kind == "serve") return serve(options);
+  if (kind == "serve") return serve(kind, 256, options);
+  if (kind == "serve-concat") return serve(kind, 1, options);
   throw std::invalid_argument("unknown kind \"" + kind + "\"");
 }
 

@@ -2,7 +2,10 @@
 //
 //   varlen   training of a transformer whose sequences have another length in every step
 //   moe      training with experts, each given another number of tokens in every step
-//   serve    requests of random length come and go; their key-value caches grow by concatenation
+//   serve    requests of random length come and go; their key-value caches grow by 256 tokens
+//   serve-concat  the same with caches that grow by concatenation in every step: 24 blocks a
+//   request,
+//            each replaced by one a little longer, with memory nearly full; the hardest we know
 //
 // Made by rules, from a seed: the same seed gives the same trace, event for event.
 #pragma once
@@ -20,7 +23,7 @@ struct SyntheticOptions {
   std::uint64_t seed = 1;
 };
 
-/// "varlen", "moe", "serve".
+/// "varlen", "moe", "serve", "serve-concat".
 std::vector<std::string> synthetic_kinds();
 
 /// Throws std::invalid_argument for an unknown kind.

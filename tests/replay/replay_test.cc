@@ -138,7 +138,11 @@ TEST_P(Synthetic, CompletesWithTwoPercentToSpare) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Synthetic, ::testing::ValuesIn(synthetic_kinds()),
-                         [](const auto& test) { return test.param; });
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // --- the models of PyTorch's allocators
 // --------------------------------------------------------------
