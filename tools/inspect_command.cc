@@ -1,4 +1,6 @@
 // gapless inspect: where the memory is, and what is lost between.
+#include <cmath>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -124,7 +126,7 @@ void print_report(const MemoryState& state, const Fragmentation& found,
       holes.add({{format_bytes(size.from_bytes)},
                  {with_commas(size.holes)},
                  {format_bytes(size.bytes)},
-                 {std::string(static_cast<std::size_t>(share * 40 + 0.5), '#')}});
+                 {std::string(static_cast<std::size_t>(std::lround(share * 40)), '#')}});
     }
     fmt::print("{}\n", holes.text(colour));
   }

@@ -156,23 +156,25 @@ void TorchModel::free(DeviceAddress address) {
   block->pool->free.insert(block);
 }
 
-bool TorchModel::absorb(Block* block, Block* other) {
-  if (other == nullptr || other->allocated || other->mapped != block->mapped) return false;
-  if (other->mapped) {
-    other->pool->free.erase(other);
+bool TorchModel::absorb(Block* block, Block* neighbour) {
+  if (neighbour == nullptr) return false;
+  Block& other = *neighbour;
+  if (other.allocated || other.mapped != block->mapped) return false;
+  if (other.mapped) {
+    other.pool->free.erase(&other);
   } else {
-    other->pool->unmapped.erase(other);
+    other.pool->unmapped.erase(&other);
   }
-  if (other == block->prev) {
-    block->address = other->address;
-    block->prev = other->prev;
+  if (&other == block->prev) {
+    block->address = other.address;
+    block->prev = other.prev;
     if (block->prev != nullptr) block->prev->next = block;
   } else {
-    block->next = other->next;
+    block->next = other.next;
     if (block->next != nullptr) block->next->prev = block;
   }
-  block->bytes += other->bytes;
-  delete other;
+  block->bytes += other.bytes;
+  delete neighbour;
   return true;
 }
 

@@ -76,8 +76,8 @@ class TorchModel final : public Peer {
   void unmap_steps(Range& range, std::uint64_t first, std::uint64_t last);
   /// The block in front of what is left after `bytes`; the rest stays free.
   void split(Block* block, std::uint64_t bytes);
-  /// Joins `other`, a neighbour of `block`, to it if both may be one.
-  bool absorb(Block* block, Block* other);
+  /// Joins a neighbour of `block` to it if both may be one.
+  bool absorb(Block* block, Block* neighbour);
   Block* detach_tail(Block* block, std::uint64_t bytes);
   void note_reserved(std::int64_t change);
 
