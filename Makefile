@@ -15,7 +15,8 @@ SETUP := tools/setup/packages.sh
 build:
 	@$(SETUP)
 	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) >/dev/null
-	@cmake --build --preset release
+	@echo "building (a minute or two, the first time)"
+	@cmake --build --preset release --target gapless_command gapless -- --quiet
 
 demo: build
 	@tools/setup/demo.sh
@@ -25,6 +26,7 @@ test:
 	@tools/setup/test.sh
 
 quick: build
+	@cmake --build --preset release -- --quiet
 	@ctest --preset release -j 2
 
 lint:
@@ -35,6 +37,7 @@ format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format -i
 
 bench: build
+	@cmake --build --preset release --target fast_path_bench replay_bench -- --quiet
 	@build/release/bin/fast_path_bench
 	@build/release/bin/replay_bench examples/traces/*.gtrace --benchmark_counters_tabular=true
 

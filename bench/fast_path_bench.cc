@@ -2,9 +2,14 @@
 //
 //   fast_path_bench --benchmark_filter=mixed/1000
 //
-// Each iteration frees one of the live blocks, chosen at random, and allocates another of a random
-// size in its place: one pair. Lock, address map and all statistics are on. The native model does
-// the same for comparison (without a lock and without statistics, which PyTorch's own also has).
+// pair     allocates a block of a random size and frees it, beside so many live blocks: what a
+//          temporary costs
+// churn    frees one of the live blocks, chosen at random, and allocates another of a random size:
+//          every hole changes all the time
+// threads  churn by several threads on one device
+//
+// Lock, address map and all statistics are on. The native model does the same for comparison (in
+// pair and churn without a lock, and always without statistics; PyTorch's own has both).
 #include <bit>
 #include <memory>
 #include <mutex>
@@ -70,8 +75,11 @@ Workload prepare(bench::Peer& peer, Sizes sizes, std::size_t live, std::uint64_t
   return work;
 }
 
-// One pair.
-void turn(bench::Peer& peer, Workload& work, std::size_t i) {
+void pair(bench::Peer& peer, Workload& work, std::size_t i) {
+  peer.free(peer.alloc(work.sizes[i % kDraws], 0, 0));
+}
+
+void churn(bench::Peer& peer, Workload& work, std::size_t i) {
   DeviceAddress& slot = work.live[work.picks[i % kDraws]];
   peer.free(slot);
   slot = peer.alloc(work.sizes[i % kDraws], 0, 0);
@@ -79,14 +87,17 @@ void turn(bench::Peer& peer, Workload& work, std::size_t i) {
 
 simgpu::SimOptions large_gpu() { return {.devices = {{.total_bytes = 1800 * GiB}}}; }
 
-void pairs(benchmark::State& state, const std::string& allocator, Sizes sizes) {
+using Step = void (*)(bench::Peer&, Workload&, std::size_t);
+
+void run(benchmark::State& state, const std::string& allocator, Sizes sizes, Step step) {
   simgpu::SimDriver gpu(large_gpu());
   const auto peer = bench::make_peer(allocator, gpu, 0);
   const auto live = static_cast<std::size_t>(state.range(0));
   Workload work = prepare(*peer, sizes, live, 1);
-  for (std::size_t i = 0; i < std::max<std::size_t>(2 * live, kDraws); ++i) turn(*peer, work, i);
+  for (std::size_t i = 0; i < std::max<std::size_t>(2 * live, kDraws); ++i) churn(*peer, work, i);
+  for (std::size_t i = 0; i < kDraws; ++i) step(*peer, work, i);
   std::size_t i = 0;
-  for (auto _ : state) turn(*peer, work, i++);
+  for (auto _ : state) step(*peer, work, i++);
   state.SetItemsProcessed(state.iterations());
   for (const DeviceAddress address : work.live) peer->free(address);
 }
@@ -103,30 +114,30 @@ void threads(benchmark::State& state, const std::string& allocator, Sizes sizes)
   static std::mutex start;
   const bool locked = allocator != "gapless";
   Workload work;
-  bool ready = false;
+  bench::Peer* shared = nullptr;
   std::size_t i = 0;
   for (auto _ : state) {
-    if (!ready) {  // inside the loop, where every thread may rely on `peer`
+    if (shared == nullptr) {  // inside the loop, where every thread may rely on `peer`
       state.PauseTiming();
       {
         const std::scoped_lock lock(start, native_lock);
-        work = prepare(*peer, sizes, static_cast<std::size_t>(state.range(0)),
+        shared = peer.get();
+        work = prepare(*shared, sizes, static_cast<std::size_t>(state.range(0)),
                        static_cast<std::uint64_t>(state.thread_index()) + 1);
       }
-      ready = true;
       state.ResumeTiming();
     }
     if (locked) {
       const std::scoped_lock lock(native_lock);
-      turn(*peer, work, i++);
+      churn(*shared, work, i++);
     } else {
-      turn(*peer, work, i++);
+      churn(*shared, work, i++);
     }
   }
   state.SetItemsProcessed(state.iterations());
   {
     const std::scoped_lock lock(start, native_lock);
-    for (const DeviceAddress address : work.live) peer->free(address);
+    for (const DeviceAddress address : work.live) shared->free(address);
   }
   if (state.thread_index() == 0) {
     // Other threads have left the loop, but may still be giving back: the last holder cleans up.
@@ -142,13 +153,17 @@ void threads(benchmark::State& state, const std::string& allocator, Sizes sizes)
 int main(int argc, char** argv) {
   const std::pair<const char*, Sizes> kinds[] = {
       {"mixed", Sizes::mixed}, {"small", Sizes::small}, {"large", Sizes::large}};
-  for (const std::string allocator : {"gapless", "native"}) {
-    for (const auto& [name, sizes] : kinds) {
-      const auto label = "pair/" + allocator + "/" + name;
-      auto* one = benchmark::RegisterBenchmark(
-          label.c_str(),
-          [allocator, sizes = sizes](benchmark::State& state) { pairs(state, allocator, sizes); });
-      for (const int live : {1, 16, 1000, 10000, 100000}) one->Arg(live);
+  const std::pair<const char*, Step> steps[] = {{"pair", pair}, {"churn", churn}};
+  for (const auto& [what, step] : steps) {
+    for (const std::string allocator : {"gapless", "native"}) {
+      for (const auto& [name, sizes] : kinds) {
+        const auto label = std::string(what) + "/" + allocator + "/" + name;
+        auto* one = benchmark::RegisterBenchmark(
+            label.c_str(), [allocator, sizes = sizes, step = step](benchmark::State& state) {
+              run(state, allocator, sizes, step);
+            });
+        for (const int live : {1, 16, 1000, 10000, 100000}) one->Arg(live);
+      }
     }
   }
   for (const std::string allocator : {"gapless", "native"}) {

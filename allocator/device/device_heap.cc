@@ -280,29 +280,38 @@ DeviceHeap::Edges DeviceHeap::choose_edges(Unit size, Owner owner, bool with_suf
     std::sort(suffixes.begin(), suffixes.end());
     std::sort(prefixes.begin(), prefixes.end());
   }
-  Edges best;
-  best.whole = UINT32_MAX;
-  Unit least_left = UINT32_MAX;
-  for (const Edge& suffix : suffixes) {
-    for (const Edge& prefix : prefixes) {
-      if (suffix.page == prefix.page && suffix.page != kNoPage) continue;
-      const Unit edges = suffix.units + prefix.units;
-      const auto whole =
-          edges >= size ? PageId{0} : static_cast<PageId>(div_up(size - edges, page_units_));
-      const Unit left = whole * page_units_ + edges - size;
-      if (whole > best.whole || (whole == best.whole && left >= least_left)) continue;
-      // An edge that is not needed at all is no part of the choice.
-      if (left >= suffix.units && suffix.units != 0) continue;
-      if (left >= prefix.units && prefix.units != 0) continue;
-      least_left = left;
-      best = {suffix.page, prefix.page, 0, 0, whole};
-      // Of wholly free pages the last one is used in part, unless an edge follows it.
-      best.suffix = prefix.units != 0 || whole == 0 ? suffix.units - std::min(left, suffix.units)
-                                                    : suffix.units;
-      best.prefix = prefix.units;
+  // The fewest wholly free pages that the two largest edges leave to be found; more where these two
+  // are parts of one page.
+  const Unit most = suffixes.back().units + prefixes.back().units;
+  for (PageId whole = most >= size ? 0 : static_cast<PageId>(div_up(size - most, page_units_));;
+       ++whole) {
+    const std::uint64_t covered = std::uint64_t{whole} * page_units_;
+    const Unit need = covered >= size ? 0 : size - static_cast<Unit>(covered);
+    // The pair with the least sum that is enough: suffixes upwards, prefixes downwards.
+    const Edge* best_suffix = nullptr;
+    const Edge* best_prefix = nullptr;
+    std::size_t j = prefixes.size() - 1;
+    for (const Edge& suffix : suffixes) {
+      while (j > 0 && suffix.units + prefixes[j - 1].units >= need) --j;
+      std::size_t k = j;
+      if (suffix.page != kNoPage && suffix.page == prefixes[k].page) ++k;  // not one page twice
+      if (k == prefixes.size() || suffix.units + prefixes[k].units < need) continue;
+      if (best_suffix != nullptr &&
+          suffix.units + prefixes[k].units >= best_suffix->units + best_prefix->units) {
+        continue;
+      }
+      best_suffix = &suffix;
+      best_prefix = &prefixes[k];
     }
+    if (best_suffix == nullptr) continue;
+    // What is left over stays free: at the end of the last whole page where the request ends there,
+    // else in front of the suffix (or behind the prefix, where that is all there is).
+    const Unit left = best_suffix->units + best_prefix->units - need;
+    const bool ends_in_whole_page = best_prefix->units == 0 && whole != 0;
+    const Unit trimmed = ends_in_whole_page ? 0 : std::min(left, best_suffix->units);
+    return {best_suffix->page, best_prefix->page, best_suffix->units - trimmed, best_prefix->units,
+            whole};
   }
-  return best;
 }
 
 std::vector<PageId> DeviceHeap::choose_pages(PageId count, std::span<const PageId> except,

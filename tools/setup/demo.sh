@@ -19,7 +19,7 @@ TEXT
 "$gapless" fit examples/traces/qwen-lora-varlen.gtrace
 cat <<'TEXT'
 
-The same run on a GPU with 14 GiB to spare:
+The same run, four times over, on a GPU with 14 GiB for it:
 
 TEXT
 "$gapless" replay examples/traces/qwen-lora-varlen.gtrace --capacity 14GiB || true
