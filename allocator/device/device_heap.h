@@ -20,6 +20,7 @@
 #include "allocator/base/status.h"
 #include "allocator/device/options.h"
 #include "allocator/heap/home.h"
+#include "allocator/heap/window_planner.h"
 #include "allocator/heap/windows.h"
 #include "allocator/memory/address_space.h"
 #include "allocator/memory/physical_memory.h"
@@ -113,21 +114,6 @@ class DeviceHeap {
   void validate() const;
 
  private:
-  // Pages put side by side for one request: a new window, or more pages at the end of one.
-  struct WindowPlan {
-    Windows::Tail tail;         // what is extended; tail.pages == 0: a new window
-    std::vector<PageId> pages;  // to be mapped, in order; kNoPage: to be created first
-    PageId missing = 0;         // how many are to be created
-    Unit begin = 0;             // where the request begins, in the first page of tail or pages
-  };
-  // The free begins and ends of partly used pages that a plan may use, and what it then needs.
-  struct Edges {
-    PageId suffix_page = kNoPage;
-    PageId prefix_page = kNoPage;
-    Unit suffix = 0;  // units used of them
-    Unit prefix = 0;
-    PageId whole = 0;  // wholly free pages in between
-  };
   struct Retiring {
     WindowId window;
     std::vector<Epoch> after;  // by stream: the epoch that must have completed
@@ -147,14 +133,6 @@ class DeviceHeap {
   DriverStatus grow(PageRange pages, Owner owner);
   DriverStatus grow_plain(PageRange pages, Owner owner);
   void ungrow(PageRange pages);
-  [[nodiscard]] Edges choose_edges(Unit size, Owner owner, bool with_suffix) const;
-  [[nodiscard]] WindowPlan plan_window(Unit size, Owner owner) const;
-  /// With tail.pages == 0 where no window can be extended.
-  [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Owner owner) const;
-  [[nodiscard]] Unit skipped_begin(Unit size) const;
-  /// The `count` wholly free pages to lend, but none of `except`.
-  [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
-                                                 Owner owner) const;
   /// Carries a plan out; `spot` is where the request goes.
   DriverStatus make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot);
 
@@ -178,6 +156,7 @@ class DeviceHeap {
   BlockTable blocks_;
   Home home_;
   Windows windows_;
+  WindowPlanner planner_;
   StreamLedger streams_;
   PhysicalMemory physical_;
   AddressSpace home_space_;
