@@ -49,6 +49,7 @@ json to_json(const bench::ReplayResult& result, const Arguments& arguments) {
               {"driver_calls_by_kind", calls_by_kind(result.first_pass)},
               {"last_pass_driver_calls", result.last_pass.total()},
               {"last_pass_driver_calls_by_kind", calls_by_kind(result.last_pass)},
+              {"calls_per_1000_allocations", result.calls_per_1000_allocations},
               {"host_syncs", result.all_passes.host_syncs()},
               {"last_pass_host_syncs", result.last_pass.host_syncs()},
               {"driver_ns", result.first_pass.total_ns()},

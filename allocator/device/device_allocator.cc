@@ -44,7 +44,8 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   const std::uint64_t peak =
       std::max(static_cast<std::uint64_t>(statistics_.peak_allocated_bytes()),
                static_cast<std::uint64_t>(statistics_.allocated_bytes()) + rounded);
-  const DeviceHeap::Placed placed = heap_.place(units, owner, peak);
+  const DeviceHeap::Placed placed =
+      heap_.place(units, owner, {peak, static_cast<std::uint64_t>(statistics_.volume_bytes())});
   if (placed.status != Status::ok) {
     if (placed.status == Status::out_of_memory) ++statistics_.ooms;
     last_failure_ = describe_failure(bytes, owner, placed.status);

@@ -10,9 +10,6 @@
 namespace gapless {
 namespace {
 
-// Addresses a window gets for each page it begins with, so that it can be extended.
-constexpr std::uint64_t kRoomFactor = 4;
-
 std::uint64_t usable_page_bytes(const DeviceProperties& properties, const Options& options) {
   // Without VMM memory comes from cuMemAlloc, which hands out multiples of 2 MiB.
   const bool vmm = properties.has_vmm && options.vmm;
@@ -39,13 +36,10 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       page_units_(static_cast<Unit>(page_bytes_ / kUnitBytes)),
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
       home_(blocks_, page_units_, home_pages(properties, page_bytes_)),
-      windows_(home_, options.edge_sharing),
-      planner_(home_, windows_, blocks_, options.edge_sharing),
       streams_(driver, device),
       physical_(driver, device, page_bytes_),
       home_space_(driver, device, page_bytes_, std::uint64_t{home_.max_pages()} * page_bytes_),
-      window_space_(driver, device, page_bytes_,
-                    std::uint64_t{8} * home_.max_pages() * page_bytes_),
+      mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0) {
   physical_.set_limit_bytes(options.limit);
@@ -62,7 +56,7 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   block.prev = spot.window;
   block.owner = owner;
   BlockId last = 0;
-  for (const UnitRange& range : windows_.home_ranges(spot)) {
+  for (const UnitRange& range : mapper_.windows().home_ranges(spot)) {
     // Neighbouring pages may belong to two holes, one the owner's and one anyone's.
     const Unit end = range.begin + range.size;
     for (Unit at = range.begin; at < end;) {
@@ -74,91 +68,104 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
       at += part;
     }
   }
-  ++windows_.at(spot.window).live_blocks;
-  windows_.touch(spot.window);
+  mapper_.note_block(spot);
   return {Status::ok, id, address_of(id)};
 }
 
 void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
-  const Block& block = blocks_[id];
-  --windows_.at(block.prev).live_blocks;
+  const Block block = blocks_[id];
   for (BlockId lent = block.link_next; lent != 0;) {
     const BlockId next = blocks_[lent].link_next;
     home_.free(lent, owner, epoch);
     lent = next;
   }
   blocks_.recycle(id);
+  mapper_.note_free(block.prev, block.begin, owner, epoch);
 }
 
 // --- the miss ladder ---------------------------------------------------------------------------
 
-DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, std::uint64_t peak_bytes) {
+DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
   ++misses_;
-  unmap_retired();
+  mapper_.unmap_retired();
   if (streams_.streams() > 1) {
     collect_completed();
     if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
   }
-  Placed placed = try_ladder(size, owner, peak_bytes);
+  Placed placed = try_ladder(size, owner, demand);
+  if (placed.status == Status::out_of_memory && physical_.unreleased() != 0) {
+    // Memory the driver would not take back may go now.
+    physical_.retry_releases();
+    ceiling_pages_ = UINT64_MAX;
+    placed = try_ladder(size, owner, demand);
+  }
   if (placed.status == Status::out_of_memory && streams_.streams() > 1) {
     // What other streams freed is not lost: wait for it, and search again.
-    if (streams_.finish() == DriverStatus::ok) {
-      ++counters_.retries;
-      for (std::size_t i = 1; i <= streams_.streams(); ++i) {
-        settle(static_cast<Owner>(i), streams_.completed(static_cast<Owner>(i)));
-      }
+    if (finish_streams() == DriverStatus::ok) {
+      ++retries_;
       if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
-      placed = try_ladder(size, owner, peak_bytes);
+      placed = try_ladder(size, owner, demand);
     }
   }
   if (placed.status == Status::out_of_memory && !vmm_ && home_.free_pages(owner) != 0) {
     // Free segments that cannot be joined may make room for one that is large enough.
-    ++counters_.retries;
-    if (trim(0) == Status::ok) placed = try_ladder(size, owner, peak_bytes);
+    ++retries_;
+    if (trim(0) == Status::ok) placed = try_ladder(size, owner, demand);
   }
   return placed;
 }
 
-DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, std::uint64_t peak_bytes) {
-  const bool windows = vmm_ && options_.windows;
-  if (windows) {
-    if (const auto spot = windows_.find(size, owner)) {
-      ++counters_.window_hits;
-      return in_window(*spot, owner);
-    }
+DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& demand) {
+  if (use_windows()) {
+    if (const auto spot = mapper_.find(size, owner)) return in_window(*spot, owner);
   }
   const auto growth = home_.growth_for(size, owner, !vmm_);
-  DriverStatus status = DriverStatus::out_of_memory;
-  const auto grow_and_place = [&]() -> Placed {
-    status = grow(*growth, owner);
-    if (status != DriverStatus::ok) return {Status::out_of_memory, 0, 0};
-    return in_hole(home_.fit(size, owner), size);
-  };
-  const auto room_for = [&](std::uint64_t pages) {
-    return home_.present_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);
-  };
-  bool grow_failed = false;
+  last_driver_status_ = DriverStatus::out_of_memory;
+  bool refused = false;
   if (growth && room_for(growth->count) &&
-      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(peak_bytes)) {
-    if (const Placed placed = grow_and_place(); placed.status == Status::ok) return placed;
-    grow_failed = true;
+      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes)) {
+    const Placed placed = grow_and_place(*growth, size, owner);
+    if (placed.status == Status::ok) return placed;
+    refused = true;
   }
-  if (windows) {
-    WindowPlan plan = planner_.plan(size, owner);
-    const bool grow_instead = growth && growth->count <= plan.missing;
-    if (grow_instead && !grow_failed) {
-      if (const Placed placed = grow_and_place(); placed.status == Status::ok) return placed;
-    } else if (!grow_instead) {
-      WindowSpot spot;
-      status = make_window(std::move(plan), size, owner, spot);
-      if (status == DriverStatus::ok) return in_window(spot, owner);
-    }
-  } else if (growth && !grow_failed) {
-    if (const Placed placed = grow_and_place(); placed.status == Status::ok) return placed;
+  if (use_windows()) {
+    return map_window_or_grow(size, owner, demand, refused ? std::nullopt : growth);
   }
-  last_driver_status_ = status;
-  return {status == DriverStatus::out_of_memory ? Status::out_of_memory : Status::driver_error, 0,
-          0};
+  if (growth && !refused) return grow_and_place(*growth, size, owner);
+  return failure();
+}
+
+DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Owner owner, const Demand& demand,
+                                                  const std::optional<PageRange>& growth) {
+  WindowPlan plan = mapper_.plan(size, owner);
+  if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, owner);
+  const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
+  PageId comfort = 0;
+  while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
+    ++comfort;
+  WindowSpot spot;
+  if (const auto repair = mapper_.plan_repair(size, owner, plan, comfort, demand.volume_bytes)) {
+    last_driver_status_ = map_window(*repair, size, owner, spot);
+    if (last_driver_status_ == DriverStatus::ok) return in_window(spot, owner);
+    plan = mapper_.plan(size, owner);  // places of the window may be gone
+  }
+  last_driver_status_ = map_window(std::move(plan), size, owner, spot);
+  return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+}
+
+DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Owner owner) {
+  last_driver_status_ = grow(pages, owner);
+  if (last_driver_status_ != DriverStatus::ok) return failure();
+  return in_hole(home_.fit(size, owner), size);
+}
+
+bool DeviceHeap::room_for(std::uint64_t pages) const {
+  return home_.present_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);
+}
+
+DeviceHeap::Placed DeviceHeap::failure() const {
+  const bool full = last_driver_status_ == DriverStatus::out_of_memory;
+  return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
 }
 
 std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
@@ -168,8 +175,8 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
   // has been in a window or two does not repeat, and earns growth.
   double peace = 0;
   if (options_.peace_pages != 0) {
-    const double settled = 1.0 * home_.present_pages();
-    const double beyond = static_cast<double>(counters_.window_pages_made) - settled;
+    const double settled = home_.present_pages();
+    const double beyond = static_cast<double>(mapper_.counters().pages_mapped) - settled;
     const double earned = std::max(0.0, beyond) / static_cast<double>(options_.peace_pages) *
                           static_cast<double>(page_bytes_);
     peace = std::min(earned, peak * std::max(0.0, options_.peace - options_.slack) / 100);
@@ -211,7 +218,7 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
   std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
   if (home_.present_pages() + pages.count > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
   home_.add_pages(pages, owner, streams_.open_epoch(owner));
-  ++counters_.home_growths;
+  ++home_growths_;
   return DriverStatus::ok;
 }
 
@@ -227,7 +234,7 @@ DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
   }
   plain_segments_.push_back(pages);
   home_.add_pages(pages, owner, streams_.open_epoch(owner));
-  ++counters_.home_growths;
+  ++home_growths_;
   return DriverStatus::ok;
 }
 
@@ -244,138 +251,41 @@ std::uint64_t DeviceHeap::reserved_bytes() const {
 }
 
 std::uint64_t DeviceHeap::pages_created() const {
-  return vmm_ ? physical_.created() : counters_.home_growths;
+  return vmm_ ? physical_.created() : home_growths_;
 }
 
 std::uint64_t DeviceHeap::pages_released() const {
-  return vmm_ ? physical_.released() : counters_.home_growths - plain_segments_.size();
+  return vmm_ ? physical_.released() : home_growths_ - plain_segments_.size();
 }
 
 // --- windows -----------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot) {
-  std::vector<PageRange> added;
-  DriverStatus status = DriverStatus::ok;
-  auto place = std::find(plan.pages.begin(), plan.pages.end(), kNoPage);
-  for (PageId left = plan.missing; left != 0 && status == DriverStatus::ok;) {
+DriverStatus DeviceHeap::create_missing(WindowPlan& plan, Owner owner,
+                                        std::vector<PageRange>& added) {
+  auto fill = plan.fills.begin();
+  for (PageId left = plan.missing; left != 0;) {
     const auto run = home_.absent_run(left);
-    if (!run) {
-      status = DriverStatus::out_of_memory;
-      break;
-    }
-    status = grow(*run, owner);
-    if (status != DriverStatus::ok) break;
+    if (!run) return DriverStatus::out_of_memory;
+    const DriverStatus status = grow(*run, owner);
+    if (status != DriverStatus::ok) return status;
     added.push_back(*run);
-    for (PageId i = 0; i < run->count; ++i) *place++ = run->first + i;
+    for (PageId i = 0; i < run->count; ++i) {
+      while (fill->page != kNoPage) ++fill;
+      fill->page = run->first + i;
+    }
     left -= run->count;
-  }
-  const bool extends = plan.tail.pages != 0;
-  const std::uint64_t bytes = plan.pages.size() * page_bytes_;
-  const auto room = static_cast<std::uint32_t>(plan.pages.size() * kRoomFactor);
-  DeviceAddress address = 0;
-  if (extends) {
-    const Window& window = windows_.at(plan.tail.window);
-    address = window.address + window.pages.size() * page_bytes_;
-    if (window_space_.has_leftover(address, bytes) && !window_space_.clear_leftovers()) {
-      status = DriverStatus::unknown;
-    }
-  } else if (status == DriverStatus::ok) {
-    status = window_space_.take(room * page_bytes_, address);
-  }
-  if (status == DriverStatus::ok) {
-    std::vector<MemHandle> handles;
-    handles.reserve(plan.pages.size());
-    for (const PageId page : plan.pages) handles.push_back(page_handle_[page]);
-    status = window_space_.map(address, handles);
-    if (status != DriverStatus::ok && !extends && !window_space_.has_leftover(address, bytes)) {
-      window_space_.put_back(address, room * page_bytes_);
-    }
-  }
-  if (status != DriverStatus::ok) {
-    for (const PageRange& run : added) ungrow(run);
-    return status;
-  }
-  counters_.window_pages_made += plan.pages.size();
-  if (extends) {
-    ++counters_.windows_extended;
-    const auto places = static_cast<Unit>(windows_.at(plan.tail.window).pages.size());
-    spot = {plan.tail.window, (places - plan.tail.pages) * page_units_ + plan.begin, size};
-    windows_.extend(plan.tail.window, plan.pages);
-    windows_.touch(plan.tail.window);
-    evict_windows(plan.tail.window);
-  } else {
-    ++counters_.windows_made;
-    const WindowId window = windows_.add(address, room, std::move(plan.pages));
-    spot = {window, plan.begin, size};
-    evict_windows(window);
   }
   return DriverStatus::ok;
 }
 
-void DeviceHeap::evict_windows(WindowId keep) {
-  const std::uint64_t bound = options_.window_factor * home_.present_pages();
-  std::uint64_t mapped = windows_.mapped_pages();
-  for (const Retiring& retiring : retiring_) mapped -= windows_.at(retiring.window).pages.size();
-  if (mapped <= bound) return;
-  // One event per stream covers all windows that go now, so let some more go with them.
-  const std::uint64_t target = bound - bound / 8;
-  std::vector<WindowId> leaving;
-  while (mapped > target) {
-    const auto oldest = windows_.least_recently_used();
-    if (!oldest || *oldest == keep) break;
-    windows_.at(*oldest).retired = true;
-    mapped -= windows_.at(*oldest).pages.size();
-    leaving.push_back(*oldest);
+DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot) {
+  std::vector<PageRange> added;
+  DriverStatus status = create_missing(plan, owner, added);
+  if (status == DriverStatus::ok) status = mapper_.map(plan, page_handle_, size, spot);
+  if (status != DriverStatus::ok) {
+    for (const PageRange& run : added) ungrow(run);
   }
-  if (leaving.empty()) return;
-  std::vector<Epoch> after(streams_.streams(), 0);
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    const auto owner = static_cast<Owner>(i + 1);
-    const Epoch epoch = streams_.open_epoch(owner);
-    if (streams_.close_epoch(owner, true) != DriverStatus::ok) {
-      for (const WindowId id : leaving) windows_.at(id).retired = false;  // another time
-      return;
-    }
-    after[i] = epoch;
-  }
-  for (const WindowId id : leaving) retiring_.push_back({id, after});
-}
-
-void DeviceHeap::unmap_retired() {
-  if (retiring_.empty()) return;
-  streams_.poll([&](Owner owner, Epoch completed) { settle(owner, completed); });
-  while (!retiring_.empty()) {
-    const Retiring& next = retiring_.front();
-    for (std::size_t i = 0; i < next.after.size(); ++i) {
-      if (streams_.completed(static_cast<Owner>(i + 1)) < next.after[i]) return;
-    }
-    if (!unmap_window(next.window)) return;
-    ++counters_.windows_evicted;
-    retiring_.pop_front();
-  }
-}
-
-bool DeviceHeap::unmap_window(WindowId id) {
-  Window& window = windows_.at(id);
-  // Runs of places that still hold their page; each is unmapped in one call.
-  const auto count = static_cast<std::uint32_t>(window.pages.size());
-  for (std::uint32_t begin = 0; begin < count;) {
-    if (window.pages[begin] == kNoPage) {
-      ++begin;
-      continue;
-    }
-    std::uint32_t end = begin;
-    while (end < count && window.pages[end] != kNoPage) ++end;
-    if (window_space_.unmap(window.address + begin * page_bytes_, (end - begin) * page_bytes_) !=
-        DriverStatus::ok) {
-      return false;
-    }
-    for (std::uint32_t place = begin; place < end; ++place) windows_.drop_page(id, place);
-    begin = end;
-  }
-  window_space_.put_back(window.address, window.room * page_bytes_);
-  windows_.remove(id);
-  return true;
+  return status;
 }
 
 void DeviceHeap::collect_completed() {
@@ -388,40 +298,24 @@ void DeviceHeap::collect_completed() {
 
 // --- giving back -------------------------------------------------------------------------------
 
-bool DeviceHeap::drop_from_windows(PageRange pages) {
-  std::vector<std::pair<WindowId, std::uint32_t>> places;
-  windows_.for_each([&](WindowId id, const Window& window) {
-    for (std::uint32_t place = 0; place < window.pages.size(); ++place) {
-      const PageId page = window.pages[place];
-      if (page >= pages.first && page < pages.first + pages.count) places.emplace_back(id, place);
-    }
-  });
-  for (const auto& [id, place] : places) {
-    const DeviceAddress address = windows_.at(id).address + place * page_bytes_;
-    if (window_space_.unmap(address, page_bytes_) != DriverStatus::ok) return false;
-    windows_.drop_page(id, place);
+DriverStatus DeviceHeap::finish_streams() {
+  if (streams_.streams() == 0) return DriverStatus::ok;
+  const DriverStatus status = streams_.finish();
+  if (status != DriverStatus::ok) return status;
+  for (std::size_t i = 1; i <= streams_.streams(); ++i) {
+    settle(static_cast<Owner>(i), streams_.completed(static_cast<Owner>(i)));
   }
-  return true;
+  return status;
 }
 
 Status DeviceHeap::trim(std::uint64_t keep_bytes) {
   if (reserved_bytes() <= keep_bytes || home_.present_pages() == 0) return Status::ok;
-  if (streams_.streams() != 0) {
-    last_driver_status_ = streams_.finish();
-    if (last_driver_status_ != DriverStatus::ok) return Status::driver_error;
-    for (std::size_t i = 1; i <= streams_.streams(); ++i) {
-      settle(static_cast<Owner>(i), streams_.completed(static_cast<Owner>(i)));
-    }
-  }
-  unmap_retired();
+  last_driver_status_ = finish_streams();
+  if (last_driver_status_ != DriverStatus::ok) return Status::driver_error;
+  mapper_.unmap_retired();
   physical_.retry_releases();
   ceiling_pages_ = UINT64_MAX;
-  bool refused = false;
-  std::vector<WindowId> idle;
-  windows_.for_each([&](WindowId id, const Window& window) {
-    if (window.live_blocks == 0 && !window.retired) idle.push_back(id);
-  });
-  for (const WindowId id : idle) refused |= !unmap_window(id);
+  bool refused = !mapper_.unmap_idle();
   if (!vmm_) {
     std::vector<PageRange> kept;
     for (const PageRange& segment : plain_segments_) {
@@ -447,7 +341,7 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
         static_cast<PageId>(std::min<std::uint64_t>(run->count, div_up(over, page_bytes_)));
     if (count == 0) break;
     const PageRange leaving{run->first + run->count - count, count};
-    if (!drop_from_windows(leaving)) {
+    if (!mapper_.drop_pages(leaving)) {
       refused = true;
       continue;
     }
@@ -463,7 +357,7 @@ Status DeviceHeap::release_all() {
   const Status trimmed = trim(0);
   if (trimmed != Status::ok) return trimmed;
   if (home_.present_pages() != 0) return Status::invalid_argument;
-  const DriverStatus windows_status = window_space_.release_all();
+  const DriverStatus windows_status = mapper_.release_all();
   const DriverStatus home_status = home_space_.release_all();
   std::fill(page_address_.begin(), page_address_.end(), DeviceAddress{0});
   last_driver_status_ = windows_status != DriverStatus::ok ? windows_status : home_status;
@@ -472,7 +366,7 @@ Status DeviceHeap::release_all() {
 
 std::uint64_t DeviceHeap::largest_request(Owner owner) const {
   std::uint64_t largest = home_.largest_hole(owner);
-  if (vmm_ && options_.windows) {
+  if (use_windows()) {
     largest = std::max(largest, std::uint64_t{home_.free_pages(owner)} * page_units_);
   }
   return largest;
@@ -484,14 +378,14 @@ void DeviceHeap::validate() const {
     if (!holds) throw std::logic_error(std::string("device heap: ") + rule);
   };
   std::uint64_t mapped = 0;
-  windows_.for_each([&](WindowId, const Window& window) {
+  windows().for_each([&](WindowId, const Window& window) {
     for (const PageId page : window.pages) {
       if (page == kNoPage) continue;
       ++mapped;
       check(page < home_.max_pages() && home_.is_present(page), "a window over an absent page");
     }
   });
-  check(mapped == windows_.mapped_pages(), "mapped pages do not add up");
+  check(mapped == windows().mapped_pages(), "mapped pages do not add up");
   if (!vmm_) return;
   for (PageId page = 0; page < home_.max_pages(); ++page) {
     check(home_.is_present(page) == (page_handle_[page] != 0), "a page without a handle");

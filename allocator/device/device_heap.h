@@ -3,8 +3,8 @@
 //   request --> a hole of the home that fits                    no driver call
 //           --> a run of free pages in a window made before     no driver call
 //           --> new pages at the home's end, within the slack   create, map, set access
-//           --> a new window over scattered free pages          map, set access (one for all)
-//               (plus the pages that are missing)
+//           --> a window repaired, extended or made over        unmap, map, set access (one)
+//               scattered free pages, plus the missing ones
 //           --> wait for other streams' frees, search again
 //           --> out of memory
 //
@@ -13,15 +13,13 @@
 // a transaction: when a driver call fails, all is as it was before the step.
 #pragma once
 
-#include <deque>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "allocator/base/status.h"
 #include "allocator/device/options.h"
+#include "allocator/device/window_mapper.h"
 #include "allocator/heap/home.h"
-#include "allocator/heap/window_planner.h"
-#include "allocator/heap/windows.h"
 #include "allocator/memory/address_space.h"
 #include "allocator/memory/physical_memory.h"
 #include "allocator/stream/stream_ledger.h"
@@ -31,12 +29,14 @@ namespace gapless {
 /// What the heap did so far, beside what it holds.
 struct HeapCounters {
   std::uint64_t home_growths = 0;
-  std::uint64_t windows_made = 0;
-  std::uint64_t windows_extended = 0;
-  std::uint64_t window_pages_made = 0;
-  std::uint64_t windows_evicted = 0;
-  std::uint64_t window_hits = 0;
   std::uint64_t retries = 0;  // searched again after waiting for the device
+  WindowCounters windows;
+};
+
+/// What the program asked for so far, by which the heap decides how far to go.
+struct Demand {
+  std::uint64_t peak_bytes = 0;    // peak allocated, with the present request in it
+  std::uint64_t volume_bytes = 0;  // all that was ever allocated
 };
 
 class DeviceHeap {
@@ -52,10 +52,10 @@ class DeviceHeap {
     DeviceAddress address = 0;
   };
 
-  /// A block of `size` units for `owner`. `peak_bytes`: peak allocated with this request in it.
-  Placed place(Unit size, Owner owner, std::uint64_t peak_bytes) {
+  /// A block of `size` units for `owner`.
+  Placed place(Unit size, Owner owner, const Demand& demand) {
     if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
-    return place_after_miss(size, owner, peak_bytes);
+    return place_after_miss(size, owner, demand);
   }
   /// The block is free again for the stream `owner`.
   void free(BlockId block, Owner owner) {
@@ -85,10 +85,12 @@ class DeviceHeap {
   [[nodiscard]] BlockTable& blocks() { return blocks_; }
   [[nodiscard]] const BlockTable& blocks() const { return blocks_; }
   [[nodiscard]] const Home& home() const { return home_; }
-  [[nodiscard]] const Windows& windows() const { return windows_; }
+  [[nodiscard]] const Windows& windows() const { return mapper_.windows(); }
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
-  [[nodiscard]] const HeapCounters& counters() const { return counters_; }
+  [[nodiscard]] HeapCounters counters() const {
+    return {home_growths_, retries_, mapper_.counters()};
+  }
   /// Changes with every request that found no hole, which alone may change reserved memory.
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
   [[nodiscard]] std::uint64_t pages_created() const;
@@ -105,7 +107,7 @@ class DeviceHeap {
   [[nodiscard]] DeviceAddress address_of(BlockId id) const {
     const Block& block = blocks_[id];
     if (block.state != BlockState::window) return home_address(block.begin);
-    return windows_.at(block.prev).address + std::uint64_t{block.begin} * kUnitBytes;
+    return mapper_.windows().at(block.prev).address + std::uint64_t{block.begin} * kUnitBytes;
   }
   /// The largest request `owner` could have now without new memory, in units.
   [[nodiscard]] std::uint64_t largest_request(Owner owner) const;
@@ -114,37 +116,39 @@ class DeviceHeap {
   void validate() const;
 
  private:
-  struct Retiring {
-    WindowId window;
-    std::vector<Epoch> after;  // by stream: the epoch that must have completed
-  };
-
   Placed in_hole(const Fit& fit, Unit size) {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
     return {Status::ok, block, home_address(fit.begin)};
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
   Placed in_window(const WindowSpot& spot, Owner owner);
-  Placed place_after_miss(Unit size, Owner owner, std::uint64_t peak_bytes);
-  Placed try_ladder(Unit size, Owner owner, std::uint64_t peak_bytes);
+  Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
+  Placed try_ladder(Unit size, Owner owner, const Demand& demand);
+  /// The ladder's last rungs: windows that must be mapped, or growth where that is no more memory.
+  Placed map_window_or_grow(Unit size, Owner owner, const Demand& demand,
+                            const std::optional<PageRange>& growth);
 
   /// Reserved bytes up to which the home grows although free pages would add up.
   [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
+  /// Whether so many more pages may be had, as far as is known.
+  [[nodiscard]] bool room_for(std::uint64_t pages) const;
+  /// What to answer after last_driver_status_.
+  [[nodiscard]] Placed failure() const;
+  Placed grow_and_place(PageRange pages, Unit size, Owner owner);
   DriverStatus grow(PageRange pages, Owner owner);
   DriverStatus grow_plain(PageRange pages, Owner owner);
   void ungrow(PageRange pages);
-  /// Carries a plan out; `spot` is where the request goes.
-  DriverStatus make_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot);
+  /// Creates the pages the plan lacks and carries it out; `spot` is where the request goes.
+  DriverStatus map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot);
+  /// Creates the pages the plan lacks; those created are in `added`, also after a failure.
+  DriverStatus create_missing(WindowPlan& plan, Owner owner, std::vector<PageRange>& added);
 
   /// Lets other streams' completed frees through.
   void collect_completed();
+  /// Waits for the device; afterwards all that was freed belongs to anyone.
+  DriverStatus finish_streams();
   void settle(Owner owner, Epoch completed) { home_.settle(owner, completed); }
-  /// Retires least recently used windows, but not `keep`, until mapped pages are within bounds.
-  void evict_windows(WindowId keep);
-  void unmap_retired();
-  bool unmap_window(WindowId window);
-  /// Unmaps wholly free pages from the windows that hold them; false where the driver refused.
-  bool drop_from_windows(PageRange pages);
+  [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
 
   Driver& driver_;
   DeviceIndex device_;
@@ -155,17 +159,15 @@ class DeviceHeap {
   unsigned page_shift_;
   BlockTable blocks_;
   Home home_;
-  Windows windows_;
-  WindowPlanner planner_;
   StreamLedger streams_;
   PhysicalMemory physical_;
   AddressSpace home_space_;
-  AddressSpace window_space_;
+  WindowMapper mapper_;
   std::vector<DeviceAddress> page_address_;  // by page of the home
   std::vector<MemHandle> page_handle_;       // by page of the home
   std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
-  std::deque<Retiring> retiring_;
-  HeapCounters counters_;
+  std::uint64_t home_growths_ = 0;
+  std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;
   // The driver had no more than this many pages when last asked: no growth beyond it for comfort,
   // only where a request fails otherwise.

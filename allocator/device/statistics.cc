@@ -13,6 +13,7 @@ void StatisticsKeeper::reset_peak() {
 }
 
 void StatisticsKeeper::reset_accumulated() {
+  volume_before_reset_ = volume_bytes();
   for (Figures& pool : pools_) {
     pool.allocated = {};
     pool.base = pool.current;

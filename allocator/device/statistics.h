@@ -118,6 +118,11 @@ class StatisticsKeeper {
     return pools_[kSmall].current[kBytes] + pools_[kLarge].current[kBytes];
   }
   [[nodiscard]] std::int64_t peak_allocated_bytes() const { return peak_[kBytes]; }
+  /// All bytes ever allocated, whatever was reset.
+  [[nodiscard]] std::int64_t volume_bytes() const {
+    return volume_before_reset_ + pools_[kSmall].allocated[kBytes] +
+           pools_[kLarge].allocated[kBytes];
+  }
 
   void reset_peak();
   void reset_accumulated();
@@ -152,6 +157,7 @@ class StatisticsKeeper {
 
   std::array<Figures, 2> pools_;
   alignas(32) Lanes peak_{};  // of both pools together
+  std::int64_t volume_before_reset_ = 0;
   Gauge holes_;
   Gauge reserved_;
   std::int64_t present_bytes_ = 0;  // in pages that hold blocks or holes

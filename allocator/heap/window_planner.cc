@@ -5,6 +5,12 @@
 #include "allocator/base/bytes.h"
 
 namespace gapless {
+namespace {
+
+// A request for more than this share of all pages is large: it will want long runs again.
+constexpr std::uint64_t kLargeShare = 64;
+
+}  // namespace
 
 // Which partly used pages to begin and end with, so that the fewest wholly free pages are needed
 // and, of those choices, the least is left over.
@@ -71,9 +77,12 @@ WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Owner owner, bool wi
 std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const PageId> except,
                                                 Owner owner) const {
   std::vector<PageRange> runs = home_.free_runs(owner);
-  // From the shortest runs first: the long runs stay whole for others.
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const PageRange& a, const PageRange& b) { return a.count < b.count; });
+  // From the shortest runs first: the long runs stay whole for others. A large request takes the
+  // longest: what was free in one piece is likelier to be free together again.
+  const bool large = std::uint64_t{count} * kLargeShare > home_.present_pages();
+  std::stable_sort(runs.begin(), runs.end(), [large](const PageRange& a, const PageRange& b) {
+    return large ? a.count > b.count : a.count < b.count;
+  });
   std::vector<PageId> taken;
   taken.reserve(count);
   std::vector<PageId> excluded(except.begin(), except.end());
@@ -91,23 +100,30 @@ WindowPlan WindowPlanner::plan(Unit size, Owner owner) const {
   const PageId free = home_.free_pages(owner);
   if (const Edges edges = choose_edges(size, owner, false); edges.whole <= free) {
     WindowPlan plan = plan_extension(size, edges, owner);
-    if (plan.tail.pages != 0) return plan;
+    if (plan.window) return plan;
   }
-  WindowPlan plan;
   const Edges edges = choose_edges(size, owner, true);
   const PageId present = std::min(edges.whole, free);
+  WindowPlan plan;
   plan.missing = edges.whole - present;
+  std::vector<PageId> pages;
   if (edges.suffix_page != kNoPage) {
-    plan.pages.push_back(edges.suffix_page);
+    pages.push_back(edges.suffix_page);
     plan.begin = page_units_ - edges.suffix;
   } else if (edges.prefix_page == kNoPage) {
     plan.begin = skipped_begin(size);
   }
   const std::vector<PageId> whole = choose_pages(present, {}, owner);
-  plan.pages.insert(plan.pages.end(), whole.begin(), whole.end());
-  plan.pages.insert(plan.pages.end(), plan.missing, kNoPage);
-  if (edges.prefix_page != kNoPage) plan.pages.push_back(edges.prefix_page);
+  pages.insert(pages.end(), whole.begin(), whole.end());
+  pages.insert(pages.end(), plan.missing, kNoPage);
+  if (edges.prefix_page != kNoPage) pages.push_back(edges.prefix_page);
+  fill(plan, 0, pages);
   return plan;
+}
+
+void WindowPlanner::fill(WindowPlan& plan, std::uint32_t place, std::span<const PageId> pages) {
+  for (const PageId page : pages) plan.fills.push_back({place++, page});
+  plan.calls = static_cast<std::uint32_t>(pages.size()) + 1;
 }
 
 // How much of the first page to leave free when the last one need not be used to its end.
@@ -130,12 +146,122 @@ WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Owner ow
     return std::find(window.pages.begin(), window.pages.end(), page) != window.pages.end();
   };
   if (prefix && held(edges.prefix_page)) return {};
+  std::vector<PageId> pages = choose_pages(more, window.pages, owner);
+  if (pages.size() != more) return {};
+  if (prefix) pages.push_back(edges.prefix_page);
+  const auto places = static_cast<std::uint32_t>(window.pages.size());
   WindowPlan plan;
-  plan.pages = choose_pages(more, window.pages, owner);
-  if (plan.pages.size() != more) return {};
-  if (prefix) plan.pages.push_back(edges.prefix_page);
-  plan.begin = prefix ? 0 : skipped_begin(size);
-  plan.tail = tail;
+  plan.window = tail.window;
+  plan.begin = (places - tail.pages) * page_units_ + (prefix ? 0 : skipped_begin(size));
+  fill(plan, places, pages);
+  return plan;
+}
+
+// --- repair --------------------------------------------------------------------------------------
+
+void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Owner owner,
+                             Run& best) const {
+  const Window& window = windows_.at(id);
+  const auto places = static_cast<std::uint32_t>(window.pages.size());
+  const std::uint32_t length = edges.places();
+  const std::uint32_t lead = edges.suffix_page != kNoPage ? 1 : 0;
+  const std::uint32_t trail = edges.prefix_page != kNoPage ? 1 : 0;
+  const std::uint32_t end = std::min(std::max(window.room, places), places + length);
+  // Sums over the places before each: those that are not free, those that may not change since a
+  // live block of the window lies there, and the begins of runs of used pages.
+  std::vector<std::uint32_t> used(end + 1, 0);
+  std::vector<std::uint32_t> fixed(end + 1, 0);
+  std::vector<std::uint32_t> begins(end + 1, 0);
+  std::vector<bool> unmaps(end + 1, false);
+  for (const UnitRange& range : window.live) {
+    for (Unit at = range.begin / page_units_; at * page_units_ < range.begin + range.size; ++at) {
+      // An edge that must stay where it is cannot serve at another place too.
+      if (edges.has(window.pages[at])) return;
+      fixed[at + 1] = 1;
+    }
+  }
+  std::uint32_t usable = 0;
+  for (std::uint32_t place = 0; place < end; ++place) {
+    const PageId page = place < places ? window.pages[place] : kNoPage;
+    const bool free = page != kNoPage && home_.is_free(page, owner);
+    usable += free ? 1 : 0;
+    unmaps[place] = page != kNoPage && !free;
+    used[place + 1] = used[place] + (free ? 0 : 1);
+    fixed[place + 1] += fixed[place];
+    begins[place + 1] =
+        begins[place] + (unmaps[place] && (place == 0 || !unmaps[place - 1]) ? 1 : 0);
+  }
+  for (std::uint32_t first = 0; first < places && first + length <= end; ++first) {
+    const std::uint32_t after = first + length;
+    if (fixed[after] != fixed[first]) continue;
+    const bool cuts = first != 0 && unmaps[first] && unmaps[first - 1];
+    const std::uint32_t filled = used[after - trail] - used[first + lead];
+    // Pages the window has elsewhere must leave there first: none may stand twice in it.
+    const std::uint32_t moved = filled + usable > spare ? filled + usable - spare : 0;
+    const std::uint32_t unmapped = begins[after] - begins[first] + (cuts ? 1 : 0);
+    const std::uint32_t calls = lead + filled + trail + moved + unmapped + 1;
+    if (calls < best.calls) best = {id, first, calls};
+  }
+}
+
+std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Owner owner,
+                                                     std::span<const WindowId> idle,
+                                                     std::uint32_t calls_below,
+                                                     PageId comfort) const {
+  const PageId free = home_.free_pages(owner);
+  Edges edges;
+  edges.whole = static_cast<PageId>(div_up(size, page_units_));
+  if (edges.whole > free + comfort) edges = choose_edges(size, owner, true);
+  const PageId missing = edges.whole > free ? edges.whole - free : 0;
+  Run best{0, 0, calls_below};
+  for (const WindowId id : idle) find_run(id, edges, free + missing, owner, best);
+  if (best.calls == calls_below) return {};
+  return plan_run(best, size, edges, missing, owner);
+}
+
+WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
+                                   Owner owner) const {
+  const std::vector<PageId>& held = windows_.at(run.window).pages;
+  const std::uint32_t after = run.first + edges.places();
+  const auto is_usable = [&](std::uint32_t place) {
+    return place < held.size() && held[place] != kNoPage && home_.is_free(held[place], owner);
+  };
+  WindowPlan plan;
+  plan.window = run.window;
+  plan.missing = missing;
+  plan.calls = run.calls;
+  plan.begin = run.first * page_units_;
+  std::uint32_t first = run.first;
+  std::uint32_t last = after;
+  if (edges.suffix_page != kNoPage) {
+    plan.begin += page_units_ - edges.suffix;
+    plan.fills.push_back({first++, edges.suffix_page});
+  } else if (edges.prefix_page == kNoPage) {
+    plan.begin += skipped_begin(size);
+  }
+  if (edges.prefix_page != kNoPage) --last;
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t place = first; place < last; ++place) {
+    if (!is_usable(place)) open.push_back(place);
+  }
+  // The ends are exchanged too: free pages there may be used in between.
+  const auto wanted = static_cast<PageId>(open.size()) - missing;
+  std::vector<PageId> pages = choose_pages(wanted, held, owner);
+  const auto in_between = [&](std::uint32_t place) { return place >= first && place < last; };
+  for (std::uint32_t place = 0; place < held.size() && pages.size() < wanted; ++place) {
+    if (in_between(place) || !is_usable(place)) continue;
+    pages.push_back(held[place]);
+    if (place < run.first || place >= after) plan.drops.push_back(place);
+  }
+  pages.resize(open.size(), kNoPage);
+  for (std::size_t i = 0; i < open.size(); ++i) plan.fills.push_back({open[i], pages[i]});
+  if (edges.prefix_page != kNoPage) plan.fills.push_back({last, edges.prefix_page});
+  // Nor may an edge stand twice.
+  for (std::uint32_t place = 0; place < held.size(); ++place) {
+    if (edges.has(held[place]) && (place < run.first || place >= after)) {
+      plan.drops.push_back(place);
+    }
+  }
   return plan;
 }
 

@@ -10,9 +10,17 @@
 // Either a window is extended at its end, where pages are free already, or a new one is planned.
 // Beside whole pages a plan may use the free end of a partly used page as its first, and the free
 // begin of another as its last: the pair with which the fewest whole pages are needed and the least
-// is left over. Nothing here changes anything; the device layer carries a plan out.
+// is left over.
+//
+// A repair exchanges pages in a window that is there, where that takes fewer driver calls:
+//
+//   window    [ 3 | 7 | 8 | 12 | 13 ]     a request of four pages; 7 and 8 are in use elsewhere
+//   repaired  [ 3 | 4 | 5 | 12 | 13 ]     unmap, map, map, set access; new, it would be six calls
+//
+// Nothing here changes anything; the device layer carries a plan out.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +28,18 @@
 
 namespace gapless {
 
-/// A new window, or more pages at the end of one.
+/// Which page is to be mapped at which place of a window.
 struct WindowPlan {
-  Windows::Tail tail;         // what is extended; tail.pages == 0: a new window
-  std::vector<PageId> pages;  // to be mapped, in order; kNoPage: to be created first
-  PageId missing = 0;         // how many are to be created
-  Unit begin = 0;             // where the request begins, in the first page of tail or pages
+  struct Fill {
+    std::uint32_t place = 0;
+    PageId page = kNoPage;  // kNoPage: to be created first
+  };
+  std::optional<WindowId> window;    // none: a new one
+  std::vector<Fill> fills;           // by place; a page that is there now leaves it
+  std::vector<std::uint32_t> drops;  // other places of the window that lose their pages, by place
+  PageId missing = 0;                // how many pages are to be created
+  Unit begin = 0;                    // where the request begins, in units of the window
+  std::uint32_t calls = 0;           // driver calls this takes, without those for missing pages
 };
 
 class WindowPlanner {
@@ -38,8 +52,15 @@ class WindowPlanner {
         page_units_(home.page_units()),
         edge_sharing_(edge_sharing) {}
 
-  /// Always possible, given that the missing pages can be had.
+  /// An extension or a new window. Always possible, given that the missing pages can be had.
   [[nodiscard]] WindowPlan plan(Unit size, Owner owner) const;
+  /// The repair with the fewest calls among windows whose freed places no work uses any more; only
+  /// with fewer than `calls_below`. Whole pages are enough (an edge is one more call) where at most
+  /// `comfort` of them are missing; beyond that it needs no more memory than plan().
+  [[nodiscard]] std::optional<WindowPlan> plan_repair(Unit size, Owner owner,
+                                                      std::span<const WindowId> idle,
+                                                      std::uint32_t calls_below,
+                                                      PageId comfort) const;
 
  private:
   // The free ends and begins of partly used pages that a plan uses, and what it then needs.
@@ -49,13 +70,33 @@ class WindowPlanner {
     Unit suffix = 0;  // units used of them
     Unit prefix = 0;
     PageId whole = 0;  // wholly free pages in between
+
+    [[nodiscard]] bool has(PageId page) const {
+      return page != kNoPage && (page == suffix_page || page == prefix_page);
+    }
+    [[nodiscard]] std::uint32_t places() const {
+      return whole + (suffix_page != kNoPage ? 1 : 0) + (prefix_page != kNoPage ? 1 : 0);
+    }
   };
 
   [[nodiscard]] Edges choose_edges(Unit size, Owner owner, bool with_suffix) const;
   /// `count` wholly free pages, but none of `except`; fewer where there are not that many.
   [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
                                                  Owner owner) const;
-  /// With tail.pages == 0 where no window can be extended.
+  /// Puts pages side by side from a place on.
+  static void fill(WindowPlan& plan, std::uint32_t place, std::span<const PageId> pages);
+  // A run of places in a window and what it takes to put the edges and wholly free pages there.
+  struct Run {
+    WindowId window = 0;
+    std::uint32_t first = 0;
+    std::uint32_t calls = 0;
+  };
+  /// The run of that window with the fewest calls, if fewer than best.calls, becomes `best`.
+  /// `spare`: wholly free pages there are, with those that would be created.
+  void find_run(WindowId window, const Edges& edges, PageId spare, Owner owner, Run& best) const;
+  [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
+                                    Owner owner) const;
+  /// Without a window where none can be extended.
   [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Owner owner) const;
   [[nodiscard]] Unit skipped_begin(Unit size) const;
 

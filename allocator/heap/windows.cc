@@ -118,6 +118,11 @@ void Windows::drop_page(WindowId id, std::uint32_t place) {
   --mapped_pages_;
 }
 
+void Windows::set_page(WindowId id, std::uint32_t place, PageId page) {
+  windows_[id].pages[place] = page;
+  ++mapped_pages_;
+}
+
 std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
   const std::vector<PageId>& pages = windows_[spot.window].pages;
   const Unit page_units = home_.page_units();
@@ -140,7 +145,7 @@ std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
 std::optional<WindowId> Windows::least_recently_used() const {
   std::optional<WindowId> oldest;
   for_each([&](WindowId id, const Window& window) {
-    if (window.live_blocks != 0 || window.retired) return;
+    if (!window.live.empty() || window.retired) return;
     if (!oldest || window.last_use < windows_[*oldest].last_use) oldest = id;
   });
   return oldest;

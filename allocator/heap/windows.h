@@ -15,6 +15,8 @@
 //
 //   extents   [ 1, 3, 4, 6 ][ 9, 2 ]      made first, made later
 //
+// It may be repaired: places whose pages are in use elsewhere get other pages (window_planner.h).
+//
 // Among the extents that have room, the oldest is taken. A repeating program then meets, with every
 // repetition, the choices it met before, and makes no new ones.
 //
@@ -39,9 +41,12 @@ struct Window {
   /// How many places its address range has; those after pages.size() are not mapped yet.
   std::uint32_t room = 0;
   std::vector<PageId> pages;
-  std::uint32_t live_blocks = 0;
+  /// Where its live blocks lie, in units counted from the window's begin.
+  std::vector<UnitRange> live;
   /// When it was last used: a count of uses, for eviction of the least recently used.
   std::uint64_t last_use = 0;
+  /// By owner - 1: the epoch in which a block in it was last freed on that stream (stream/).
+  std::vector<std::uint32_t> freed_epoch;
   /// Being unmapped: no longer found.
   bool retired = false;
 };
@@ -68,6 +73,8 @@ class Windows {
   void remove(WindowId window);
   /// That place of the window no longer holds its page.
   void drop_page(WindowId window, std::uint32_t place);
+  /// That place, which holds none, holds a page again.
+  void set_page(WindowId window, std::uint32_t place, PageId page);
 
   [[nodiscard]] Window& at(WindowId window) { return windows_[window]; }
   [[nodiscard]] const Window& at(WindowId window) const { return windows_[window]; }

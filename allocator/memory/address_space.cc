@@ -41,20 +41,39 @@ void AddressSpace::put_back(DeviceAddress address, std::uint64_t bytes) {
   }
 }
 
-DriverStatus AddressSpace::map(DeviceAddress address, std::span<const MemHandle> handles) {
+DriverStatus AddressSpace::map(std::span<const Mapping> mappings) {
   DriverStatus status = DriverStatus::ok;
-  std::uint64_t mapped = 0;
-  for (const MemHandle handle : handles) {
-    status = driver_.mem_map(address + mapped, page_bytes_, handle);
+  std::size_t mapped = 0;
+  for (; mapped < mappings.size(); ++mapped) {
+    status = driver_.mem_map(mappings[mapped].address, page_bytes_, mappings[mapped].handle);
     if (status != DriverStatus::ok) break;
-    mapped += page_bytes_;
   }
-  if (status == DriverStatus::ok) status = driver_.mem_set_access(address, mapped, device_);
-  if (status != DriverStatus::ok && mapped != 0 &&
-      driver_.mem_unmap(address, mapped) != DriverStatus::ok) {
-    leftovers_[address] = mapped;
+  if (status == DriverStatus::ok) {
+    const DeviceAddress first = mappings.front().address;
+    const DeviceAddress end = mappings.back().address + page_bytes_;
+    status = driver_.mem_set_access(first, end - first, device_);
+  }
+  if (status == DriverStatus::ok) return status;
+  // Undo it, one call for each run of neighbours.
+  for (std::size_t begin = 0; begin < mapped;) {
+    std::size_t end = begin + 1;
+    while (end < mapped && mappings[end].address == mappings[end - 1].address + page_bytes_) ++end;
+    const std::uint64_t bytes = (end - begin) * page_bytes_;
+    if (driver_.mem_unmap(mappings[begin].address, bytes) != DriverStatus::ok) {
+      leftovers_[mappings[begin].address] = bytes;
+    }
+    begin = end;
   }
   return status;
+}
+
+DriverStatus AddressSpace::map(DeviceAddress address, std::span<const MemHandle> handles) {
+  std::vector<Mapping> mappings;
+  mappings.reserve(handles.size());
+  for (const MemHandle handle : handles) {
+    mappings.push_back({address + mappings.size() * page_bytes_, handle});
+  }
+  return map(mappings);
 }
 
 DriverStatus AddressSpace::unmap(DeviceAddress address, std::uint64_t bytes) {

@@ -35,8 +35,14 @@ class AddressSpace {
   /// The piece, in which nothing is mapped, is free again.
   void put_back(DeviceAddress address, std::uint64_t bytes);
 
-  /// Maps one handle after the other from `address` on and gives the device access, or changes
-  /// nothing.
+  struct Mapping {
+    DeviceAddress address = 0;
+    MemHandle handle = 0;
+  };
+  /// Maps pages, by rising address, and gives the device access from the first to the last, or
+  /// changes nothing. What lies between them must be mapped already.
+  DriverStatus map(std::span<const Mapping> mappings);
+  /// The same for one handle after the other from `address` on.
   DriverStatus map(DeviceAddress address, std::span<const MemHandle> handles);
   /// Unmaps a range of whole mappings. Where the driver refuses, nothing changes.
   DriverStatus unmap(DeviceAddress address, std::uint64_t bytes);

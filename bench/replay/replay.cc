@@ -58,13 +58,20 @@ class Player {
   Player(const Trace& trace, Peer& peer, std::vector<StreamHandle> streams)
       : trace_(trace), peer_(peer), streams_(std::move(streams)), addresses_(trace.blocks, 0) {}
 
-  // False at the first allocation that does not fit; failed_event says which.
-  bool pass(std::vector<std::uint32_t>* samples, const std::function<void(double)>& progress) {
+  // False at the first allocation that does not fit; failed_event says which. `warm` is called
+  // after the first sixth of the events.
+  bool pass(std::vector<std::uint32_t>* samples, const std::function<void(double)>& progress,
+            const std::function<void()>& warm) {
     constexpr std::size_t kReportEvery = 1 << 14;
     auto before = Clock::now();
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& event = trace_.events[i];
+      if (i == trace_.events.size() / 6 && warm) {
+        warm();
+        allocations_when_warm = allocations;
+      }
       if (event.kind == EventKind::alloc) {
+        ++allocations;
         const DeviceAddress address = peer_.alloc(event.bytes, streams_[event.stream], event.pool);
         if (address == 0) {
           failed_event = i;
@@ -97,6 +104,8 @@ class Player {
   }
 
   std::size_t failed_event = 0;
+  std::uint64_t allocations = 0;            // in all passes
+  std::uint64_t allocations_when_warm = 0;  // of them, before the first sixth had passed
 
  private:
   const Trace& trace_;
@@ -143,14 +152,23 @@ ReplayResult replay(const Trace& trace, const std::string& allocator,
     const bool last = pass + 1 == options.passes;
     const DriverCallCounts before = counting.counts();
     if (last && options.time_operations) samples.reserve(result.operations);
-    result.fits =
-        player.pass(last && options.time_operations ? &samples : nullptr, [&](double fraction) {
+    DriverCallCounts warm = before;
+    result.fits = player.pass(
+        last && options.time_operations ? &samples : nullptr,
+        [&](double fraction) {
           if (options.progress) {
             options.progress((pass + fraction) / options.passes);
           }
-        });
+        },
+        [&] { warm = counting.counts(); });
     result.last_pass = counting.counts().since(before);
-    if (pass == 0) result.first_pass = result.last_pass;
+    if (pass == 0) {
+      result.first_pass = result.last_pass;
+      const std::uint64_t allocations = player.allocations - player.allocations_when_warm;
+      result.calls_per_1000_allocations =
+          1000 * static_cast<double>(counting.counts().since(warm).total()) /
+          static_cast<double>(std::max<std::uint64_t>(1, allocations));
+    }
     if (!result.fits) {
       result.failed_event = player.failed_event;
       result.failed_bytes = trace.events[player.failed_event].bytes;

@@ -48,6 +48,9 @@ struct ReplayResult {
   DriverCallCounts first_pass;
   DriverCallCounts last_pass;
   DriverCallCounts all_passes;
+  /// Driver calls for each 1,000 allocations after the first sixth of the first pass: what a
+  /// program that never repeats goes on paying once it has warmed up.
+  double calls_per_1000_allocations = 0;
   OperationTimes times;
   bool fits = true;
   /// Where it did not fit: the event, and what it asked for.

@@ -1,5 +1,8 @@
 // Every driver call of a scenario fails once, and then from then on: after each, everything is as
 // it was, nothing is left behind, and the next request works.
+#include <random>
+#include <utility>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +25,7 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 
 class FaultSweep : public ::testing::TestWithParam<Variant> {};
 
-// The scenario: growth, holes, a window, its extension, windows evicted, a second stream, trim.
+// The scenario: growth, holes, windows made, extended, repaired and evicted, a second stream, trim.
 class Scenario {
  public:
   explicit Scenario(bool vmm)
@@ -38,24 +41,39 @@ class Scenario {
 
   void run() {
     std::vector<DeviceAddress> blocks;
-    for (int i = 0; i < 12; ++i) blocks.push_back(alloc(2 * MiB + 512 * KiB, 0));
+    for (int i = 0; i < 20; ++i) blocks.push_back(alloc(2 * MiB, 0));
     for (std::size_t i = 0; i < blocks.size(); i += 2) free(blocks[i]);
     const DeviceAddress hole = alloc(MiB, 0);
-    const DeviceAddress window = alloc(7 * MiB, 0);
+    const DeviceAddress window = alloc(6 * MiB, 0);
     free(window);
-    const DeviceAddress extended = alloc(9 * MiB, 0);
+    const DeviceAddress extended = alloc(8 * MiB, 0);
     free(extended);
-    for (std::uint64_t size = 3; size < 12; ++size) free(alloc(size * MiB, 0));  // more windows
     const DeviceAddress other = alloc(5 * MiB, side_);
     gpu_.advance(1000000);
     free(other);
+    churn();
     free(hole);
     trim(20 * MiB);
-    const DeviceAddress again = alloc(11 * MiB, 0);
+    const DeviceAddress again = alloc(19 * MiB, 0);
     trim(0);
     free(again);
     for (std::size_t i = 1; i < blocks.size(); i += 2) free(blocks[i]);
     trim(0);
+  }
+
+  // Blocks of ever new sizes, with others in the way of the windows there are.
+  void churn() {
+    std::minstd_rand random(7);
+    std::vector<DeviceAddress> live;
+    for (int i = 0; i < 40; ++i) {
+      live.push_back(alloc(MiB + random() % (7 * MiB), 0));
+      gpu_.advance(1000000);
+      if (live.size() < 5) continue;
+      const std::size_t leaving = random() % live.size();
+      free(std::exchange(live[leaving], live.back()));
+      live.pop_back();
+    }
+    for (const DeviceAddress address : live) free(address);
   }
 
   // Everything still works, and goes.
@@ -66,6 +84,7 @@ class Scenario {
     ASSERT_TRUE(gpu_.resolve(0, address, 64 * MiB));
     ASSERT_EQ(allocator_->free(address), Status::ok);
     allocator_->validate();
+    windows_ = allocator_->counters().windows;
     allocator_.reset();
     EXPECT_EQ(gpu_.leaks(), "");
     EXPECT_EQ(gpu_.used_bytes(0), 0U);
@@ -73,6 +92,7 @@ class Scenario {
   }
 
   FaultyDriver& driver() { return driver_; }
+  [[nodiscard]] WindowCounters windows() const { return windows_; }
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
 
  private:
@@ -115,7 +135,21 @@ class Scenario {
   StreamHandle side_ = 0;
   std::unique_ptr<DeviceAllocator> allocator_;
   std::uint64_t refused_ = 0;
+  WindowCounters windows_;
 };
+
+TEST(FaultScenario, ReachesAllThatCallsADriver) {
+  Scenario scenario(true);
+  scenario.run();
+  scenario.finish();
+  EXPECT_EQ(scenario.refused(), 0U);
+  const WindowCounters& windows = scenario.windows();
+  EXPECT_GT(windows.made, 0U);
+  EXPECT_GT(windows.extended, 0U);
+  EXPECT_GT(windows.repaired, 0U);
+  EXPECT_GT(windows.evicted, 0U);
+  EXPECT_GT(windows.hits, 0U);
+}
 
 TEST_P(FaultSweep, EveryCallOfEveryKind) {
   const Variant& variant = GetParam();

@@ -532,8 +532,8 @@ TEST_F(Gpu, ModelOnRealMemory) {
     }
     const HeapCounters counters = allocator.counters();
     fmt::print("edges {}: {} words checked, {} requests refused, {} windows made, {} used again\n",
-               edges, checked, refused, counters.windows_made, counters.window_hits);
-    EXPECT_GT(counters.windows_made, 0U);
+               edges, checked, refused, counters.windows.made, counters.windows.hits);
+    EXPECT_GT(counters.windows.made, 0U);
     for (const StreamHandle made : {streams[1], streams[2]}) driver->stream_destroy(0, made);
   }
 }

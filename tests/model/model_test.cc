@@ -71,9 +71,15 @@ std::vector<Case> cases() {
 
 class Model : public ::testing::TestWithParam<Case> {};
 
+// How often what ran, over several programs.
+struct Tally {
+  std::vector<std::uint64_t> operations;  // by index in Op
+  WindowCounters windows;
+};
+
 // Runs a random program; on failure tells how to run it again.
 void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint32_t validate_every,
-         std::vector<std::uint64_t>& counts) {
+         Tally& tally) {
   MachineOptions options = c.machine;
   options.validate_every = validate_every;
   Machine machine(options);
@@ -87,16 +93,24 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
                          << c.name << "*'\n  {" << to_string(ops) << "}";
     if (ops.size() > 20000) ops.clear();  // a longer tail tells nothing more
   }
+  const WindowCounters windows = machine.allocator().counters().windows;
   ASSERT_EQ(machine.finish(), "") << "case " << c.name << ", seed " << seed;
-  counts.resize(machine.counts().size(), 0);
-  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += machine.counts()[i];
+  tally.operations.resize(machine.counts().size(), 0);
+  for (std::size_t i = 0; i < tally.operations.size(); ++i) {
+    tally.operations[i] += machine.counts()[i];
+  }
+  tally.windows.hits += windows.hits;
+  tally.windows.made += windows.made;
+  tally.windows.extended += windows.extended;
+  tally.windows.repaired += windows.repaired;
+  tally.windows.evicted += windows.evicted;
 }
 
 TEST_P(Model, HoldsAfterEveryOperation) {
   const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 1);
-  std::vector<std::uint64_t> counts;
+  Tally tally;
   for (std::uint64_t seed = first; seed < first + 4; ++seed) {
-    run(GetParam(), seed, 1500, 1, counts);
+    run(GetParam(), seed, 1500, 1, tally);
     if (HasFatalFailure()) return;
   }
 }
@@ -104,11 +118,12 @@ TEST_P(Model, HoldsAfterEveryOperation) {
 TEST_P(Model, HoldsInLongRuns) {
   const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 100);
   const std::uint64_t operations = environment("GAPLESS_MODEL_OPS", 100000);
-  std::vector<std::uint64_t> counts;
+  Tally tally;
   for (std::uint64_t seed = first; seed < first + 2; ++seed) {
-    run(GetParam(), seed, operations, 4096, counts);
+    run(GetParam(), seed, operations, 4096, tally);
     if (HasFatalFailure()) return;
   }
+  const std::vector<std::uint64_t>& counts = tally.operations;
   // A run that never trims or never fails a call would prove less than it seems to.
   constexpr const char* kNames[] = {"alloc", "free",      "touch",     "advance", "sync",
                                     "trim",  "set_limit", "fail_next", "report"};
@@ -118,12 +133,22 @@ TEST_P(Model, HoldsInLongRuns) {
     sum += counts[i];
     text += fmt::format(" {} {}", kNames[i], counts[i]);
   }
-  fmt::print("{}: {} operations:{}\n", GetParam().name, sum, text);
+  const WindowCounters& windows = tally.windows;
+  fmt::print(
+      "{}: {} operations:{}\n  windows: {} made, {} extended, {} repaired, {} evicted, {} hits\n",
+      GetParam().name, sum, text, windows.made, windows.extended, windows.repaired, windows.evicted,
+      windows.hits);
   EXPECT_GT(counts[0], sum / 4);
   EXPECT_GT(counts[1], sum / 4);
   EXPECT_GT(counts[5], 0U);
   if (GetParam().style.faults) {
     EXPECT_GT(counts[7], 0U);
+  }
+  if (GetParam().machine.has_vmm && GetParam().machine.allocator.windows) {
+    EXPECT_GT(windows.made, 0U);
+    EXPECT_GT(windows.extended, 0U);
+    EXPECT_GT(windows.repaired, 0U);
+    EXPECT_GT(windows.hits, 0U);
   }
 }
 

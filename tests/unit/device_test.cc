@@ -239,7 +239,7 @@ TEST_F(Device, JoinsScatteredPagesInAWindowAndKeepsIt) {
   EXPECT_EQ(made.of(DriverCall::mem_create), 0U);
   EXPECT_EQ(made.of(DriverCall::mem_map), 6U);
   EXPECT_EQ(made.of(DriverCall::mem_set_access), 1U);
-  EXPECT_EQ(allocator->counters().windows_made, 1U);
+  EXPECT_EQ(allocator->counters().windows.made, 1U);
   free(joined);
   const DriverCallCounts after = counting->counts();
   EXPECT_EQ(alloc(12 * MiB), joined);  // the same window, at no cost
@@ -300,8 +300,55 @@ TEST_F(Device, ExtendsAWindowForALargerRequest) {
   const DriverCallCounts before = counting->counts();
   free(alloc(8 * MiB));
   EXPECT_EQ(counting->counts().since(before).of(DriverCall::mem_map), 1U);
-  EXPECT_EQ(allocator->counters().windows_extended, 1U);
-  EXPECT_EQ(allocator->counters().windows_made, 1U);
+  EXPECT_EQ(allocator->counters().windows.extended, 1U);
+  EXPECT_EQ(allocator->counters().windows.made, 1U);
+}
+
+// Twenty of forty pages in a window; its third is in use when a request of a new size comes.
+class DeviceRepair : public Device {
+ protected:
+  void make_window(std::uint32_t work_ns) {
+    Options options;
+    options.slack = 0;
+    start(options, 256 * MiB);
+    std::vector<DeviceAddress> blocks;
+    for (int i = 0; i < 42; ++i) blocks.push_back(alloc(2 * MiB));
+    for (int i = 0; i < 40; i += 2) free(blocks[static_cast<std::size_t>(i)]);
+    const DeviceAddress window = alloc(40 * MiB);
+    const simgpu::Access access{window, 40 * MiB, true};
+    gpu->launch(0, 0, work_ns, {&access, 1});
+    free(window);
+    const DeviceAddress first = alloc(2 * MiB);
+    const DeviceAddress second = alloc(2 * MiB);
+    alloc(2 * MiB);
+    free(first);
+    free(second);
+    free(blocks[41]);
+    free(blocks[39]);
+    gpu->advance(1000);
+  }
+};
+
+TEST_F(DeviceRepair, ExchangesPagesForASizeNeverSeen) {
+  make_window(1);
+  const DriverCallCounts before = counting->counts();
+  const DeviceAddress address = alloc(42 * MiB);
+  const DriverCallCounts made = counting->counts().since(before);
+  EXPECT_EQ(made.of(DriverCall::mem_create), 0U);
+  EXPECT_EQ(made.of(DriverCall::mem_unmap), 1U);
+  EXPECT_EQ(made.of(DriverCall::mem_map), 2U);
+  EXPECT_EQ(made.of(DriverCall::mem_set_access), 1U);
+  EXPECT_EQ(allocator->counters().windows.repaired, 1U);
+  EXPECT_EQ(allocator->counters().windows.made, 1U);
+  EXPECT_TRUE(gpu->resolve(0, address, 42 * MiB));
+}
+
+// The device has not finished with the window: its places stay as they are.
+TEST_F(DeviceRepair, WaitsForWorkInFlight) {
+  make_window(1'000'000'000);
+  alloc(42 * MiB);
+  EXPECT_EQ(allocator->counters().windows.repaired, 0U);
+  EXPECT_EQ(allocator->counters().windows.made, 2U);
 }
 
 TEST_F(Device, TrimGivesFreePagesBackAndKeepsWhatIsAsked) {

@@ -1,11 +1,14 @@
 #include <map>
 #include <random>
+#include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "allocator/heap/home.h"
 #include "allocator/heap/live_table.h"
 #include "allocator/heap/size_bins.h"
+#include "allocator/heap/window_planner.h"
 #include "allocator/heap/windows.h"
 
 namespace gapless {
@@ -350,6 +353,80 @@ TEST_F(WindowsTest, LongestTailStopsAtRoomAndUsedPages) {
   EXPECT_EQ(windows.find(3 * kPage, kOne)->window, tight);
 }
 
+class RepairTest : public WindowsTest {
+ protected:
+  // In the window's order; pages 2, 4 are used, the rest of its pages free.
+  RepairTest() : windows(home, true), planner(home, windows, blocks, true) {}
+  std::optional<WindowPlan> plan(Unit size, std::uint32_t calls_below = 100) {
+    const std::vector<WindowId> idle = {0};
+    return planner.plan_repair(size, kOne, idle, calls_below, 0);
+  }
+  static std::string text(const WindowPlan& plan) {
+    std::string text;
+    for (const auto& [place, page] : plan.fills) text += fmt::format("{}:{} ", place, page);
+    for (const std::uint32_t place : plan.drops) text += fmt::format("drop {} ", place);
+    return text + fmt::format("at {} in {} calls", plan.begin, plan.calls);
+  }
+  Windows windows;
+  WindowPlanner planner;
+};
+
+TEST_F(RepairTest, ExchangesTheFewestPages) {
+  windows.add(0x1000, 5, {1, 2, 4, 3, 5});
+  // Pages 1, 3, 5 are free and in it, 6 free and not in it: one place is wrong in 3, 5 and 4.
+  auto repair = plan(3 * kPage);
+  ASSERT_TRUE(repair);
+  EXPECT_EQ(text(*repair), "2:6 at 32 in 3 calls");
+  EXPECT_EQ(repair->missing, 0U);
+  EXPECT_FALSE(plan(3 * kPage, 3));  // not with fewer calls than three
+  // Two neighbours are unmapped in one call, and page 5 leaves its place for one of theirs.
+  repair = plan(4 * kPage);
+  ASSERT_TRUE(repair);
+  EXPECT_EQ(text(*repair), "1:6 2:5 drop 4 at 0 in 5 calls");
+}
+
+TEST_F(RepairTest, GoesOnBehindTheEnd) {
+  windows.add(0x1000, 16, {3, 5});
+  const auto repair = plan(4 * kPage);
+  ASSERT_TRUE(repair);
+  EXPECT_EQ(text(*repair), "2:1 3:6 at 0 in 3 calls");
+  windows.add(0x9000, 3, {3, 5});
+  const std::vector<WindowId> tight = {1};
+  EXPECT_FALSE(planner.plan_repair(4 * kPage, kOne, tight, 100, 0));  // no room
+}
+
+TEST_F(RepairTest, FillsGaps) {
+  windows.add(0x1000, 3, {3, 1, 5});
+  windows.drop_page(0, 1);
+  const auto repair = plan(3 * kPage);
+  ASSERT_TRUE(repair);
+  EXPECT_EQ(text(*repair), "1:6 at 0 in 2 calls");  // nothing to unmap
+}
+
+TEST_F(RepairTest, KeepsAwayFromLiveBlocks) {
+  windows.add(0x1000, 5, {1, 2, 4, 3, 5});
+  windows.at(0).live = {{2 * kPage + 3, 2}};  // a block in the third place
+  EXPECT_EQ(text(*plan(2 * kPage)), "at 48 in 1 calls");
+  EXPECT_FALSE(plan(3 * kPage));
+}
+
+TEST_F(RepairTest, UsesEdgesWhereWholePagesAreTooFew) {
+  windows.add(0x1000, 16, {1, 2, 3, 4, 5});
+  home.free(used[1], kOne, 1);        // page 2 is free,
+  take_at(2 * kPage, 10);             // but for its first units
+  home.free(used[2], kOne, 1);        // page 4 is free,
+  take_at(4 * kPage + 6, kPage - 6);  // but for its last units
+  const auto repair = plan(4 * kPage + 12);
+  ASSERT_TRUE(repair);
+  // 6 units of page 2, four whole pages, 6 units of page 4.
+  EXPECT_EQ(repair->missing, 0U);
+  EXPECT_EQ(repair->begin % kPage, 10U);
+  std::set<PageId> pages;
+  for (const auto& fill : repair->fills) pages.insert(fill.page);
+  EXPECT_TRUE(pages.contains(2) && pages.contains(4) && pages.contains(6));
+  EXPECT_FALSE(planner.plan_repair(4 * kPage + 13, kOne, std::vector<WindowId>{0}, 2, 0));
+}
+
 TEST_F(WindowsTest, DroppedPagesAreNotUsed) {
   Windows windows(home, true);
   const WindowId id = windows.add(0x1000, 16, {1, 3, 5});
@@ -369,7 +446,7 @@ TEST_F(WindowsTest, TheLeastRecentlyUsedIdleWindowGoesFirst) {
   EXPECT_EQ(windows.least_recently_used(), a);
   windows.touch(a);
   EXPECT_EQ(windows.least_recently_used(), b);
-  windows.at(b).live_blocks = 1;
+  windows.at(b).live.push_back({0, 1});
   EXPECT_EQ(windows.least_recently_used(), a);
   windows.at(a).retired = true;
   EXPECT_FALSE(windows.least_recently_used());

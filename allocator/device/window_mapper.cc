@@ -1,0 +1,269 @@
+#include "allocator/device/window_mapper.h"
+
+#include <algorithm>
+
+namespace gapless {
+namespace {
+
+// Addresses a window gets for each page it begins with, so that it can be extended.
+constexpr std::uint64_t kRoomFactor = 4;
+
+// Sizes remembered at most; a program with more than that has forgotten what it did then.
+constexpr std::size_t kMostSizes = 65536;
+
+// Pages mapped between two events: recording and asking should cost little beside the mapping.
+constexpr std::uint64_t kPagesPerEvent = 16;
+
+// Addresses reserved at a time, in multiples of the home's.
+constexpr std::uint64_t kReservationFactor = 8;
+
+}  // namespace
+
+WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Home& home,
+                           const BlockTable& blocks, StreamLedger& streams, const Options& options)
+    : home_(home),
+      streams_(streams),
+      page_bytes_(page_bytes),
+      factor_(options.window_factor),
+      windows_(home, options.edge_sharing),
+      planner_(home, windows_, blocks, options.edge_sharing),
+      space_(driver, device, page_bytes, kReservationFactor * home.max_pages() * page_bytes) {}
+
+void WindowMapper::note_block(const WindowSpot& spot) {
+  windows_.at(spot.window).live.push_back({spot.begin, spot.size});
+  windows_.touch(spot.window);
+  ++live_blocks_;
+}
+
+void WindowMapper::note_free(WindowId id, Unit begin, Owner owner, Epoch epoch) {
+  Window& window = windows_.at(id);
+  std::erase_if(window.live, [begin](const UnitRange& range) { return range.begin == begin; });
+  if (window.freed_epoch.size() < owner) window.freed_epoch.resize(owner, 0);
+  window.freed_epoch[owner - 1U] = epoch;
+  if (--live_blocks_ == 0) record_events(false);
+}
+
+// --- planning a repair ---------------------------------------------------------------------------
+
+bool WindowMapper::missed_before(Unit size, std::uint64_t volume_bytes) {
+  if (missed_.size() >= kMostSizes) missed_.clear();
+  const auto [first, is_new] = missed_.emplace(size, volume_bytes);
+  // The layers of a model ask for one size many times in a row; that is one time.
+  const std::uint64_t present_bytes = home_.present_pages() * page_bytes_;
+  return !is_new && volume_bytes - first->second > present_bytes / 2;
+}
+
+std::vector<WindowId> WindowMapper::idle_windows() const {
+  std::vector<WindowId> idle;
+  windows_.for_each([&](WindowId id, const Window& window) {
+    if (window.retired) return;
+    for (std::size_t i = 0; i < window.freed_epoch.size(); ++i) {
+      if (window.freed_epoch[i] > streams_.completed(static_cast<Owner>(i + 1))) return;
+    }
+    idle.push_back(id);
+  });
+  return idle;
+}
+
+void WindowMapper::poll() {
+  pages_at_poll_ = counters_.pages_mapped;
+  (void)streams_.poll([&](Owner owner, Epoch completed) { home_.settle(owner, completed); });
+}
+
+void WindowMapper::record_events(bool force) {
+  if (counters_.pages_mapped < pages_at_event_ + kPagesPerEvent || streams_.pending()) return;
+  pages_at_event_ = counters_.pages_mapped;
+  for (std::size_t i = 1; i <= streams_.streams(); ++i) {
+    (void)streams_.close_epoch(static_cast<Owner>(i), force);
+  }
+}
+
+std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Owner owner,
+                                                    const WindowPlan& instead, PageId comfort,
+                                                    std::uint64_t volume_bytes) {
+  const bool repeats = missed_before(size, volume_bytes);
+  const bool many =
+      4 * (windows_.mapped_pages() + instead.fills.size()) > 3 * factor_ * home_.present_pages();
+  if ((repeats && !many) || instead.calls <= 2) return {};
+  if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();
+  auto repair = planner_.plan_repair(size, owner, idle_windows(), instead.calls, comfort);
+  record_events(true);
+  return repair;
+}
+
+// --- mapping -------------------------------------------------------------------------------------
+
+DriverStatus WindowMapper::unmap_places(WindowId id, std::uint32_t begin, std::uint32_t end) {
+  const DriverStatus status = space_.unmap(windows_.at(id).address + begin * page_bytes_,
+                                           std::uint64_t{end - begin} * page_bytes_);
+  if (status != DriverStatus::ok) return status;
+  for (std::uint32_t place = begin; place < end; ++place) windows_.drop_page(id, place);
+  return status;
+}
+
+DriverStatus WindowMapper::clear_places(const WindowPlan& plan) {
+  const std::vector<PageId>& pages = windows_.at(*plan.window).pages;
+  std::vector<std::uint32_t> places = plan.drops;
+  for (const WindowPlan::Fill& fill : plan.fills) {
+    if (fill.place < pages.size() && pages[fill.place] != kNoPage) places.push_back(fill.place);
+  }
+  std::sort(places.begin(), places.end());
+  // One call for each run of neighbours.
+  for (std::size_t i = 0; i < places.size();) {
+    const std::size_t first = i++;
+    while (i < places.size() && places[i] == places[i - 1] + 1) ++i;
+    const DriverStatus status = unmap_places(*plan.window, places[first], places[i - 1] + 1);
+    if (status != DriverStatus::ok) return status;
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus WindowMapper::map(const WindowPlan& plan, std::span<const MemHandle> handles,
+                               Unit size, WindowSpot& spot) {
+  const auto room = static_cast<std::uint32_t>(plan.fills.size() * kRoomFactor);
+  DeviceAddress address = 0;
+  DriverStatus status = DriverStatus::ok;
+  if (!plan.window) {
+    status = space_.take(room * page_bytes_, address);
+  } else {
+    const Window& window = windows_.at(*plan.window);
+    address = window.address;
+    const bool in_the_way = space_.has_leftover(address, window.room * page_bytes_);
+    status = in_the_way && !space_.clear_leftovers() ? DriverStatus::unknown : clear_places(plan);
+  }
+  if (status != DriverStatus::ok) return status;
+  spot.begin = plan.begin;
+  spot.size = size;
+  if (plan.fills.empty()) {  // an event let pages through that make the window good as it is
+    spot.window = *plan.window;
+    return status;
+  }
+  std::vector<AddressSpace::Mapping> mappings;
+  mappings.reserve(plan.fills.size());
+  for (const auto& [place, page] : plan.fills) {
+    mappings.push_back({address + place * page_bytes_, handles[page]});
+  }
+  status = space_.map(mappings);
+  if (status != DriverStatus::ok) {
+    if (!plan.window && !space_.has_leftover(address, room * page_bytes_)) {
+      space_.put_back(address, room * page_bytes_);
+    }
+    return status;
+  }
+  counters_.pages_mapped += plan.fills.size();
+  std::vector<PageId> behind;  // what comes after the window's last page
+  std::size_t exchanged = 0;
+  for (const auto& [place, page] : plan.fills) {
+    if (plan.window && place < windows_.at(*plan.window).pages.size()) {
+      windows_.set_page(*plan.window, place, page);
+      ++exchanged;
+    } else {
+      behind.push_back(page);
+    }
+  }
+  WindowId id = 0;
+  if (plan.window) {
+    id = *plan.window;
+    if (!behind.empty()) windows_.extend(id, behind);
+    ++(exchanged != 0 ? counters_.repaired : counters_.extended);
+  } else {
+    id = windows_.add(address, room, std::move(behind));
+    ++counters_.made;
+  }
+  spot.window = id;
+  windows_.touch(id);
+  evict(id);
+  return DriverStatus::ok;
+}
+
+// --- unmapping -----------------------------------------------------------------------------------
+
+void WindowMapper::evict(WindowId keep) {
+  const std::uint64_t bound = factor_ * home_.present_pages();
+  std::uint64_t mapped = windows_.mapped_pages();
+  for (const Retiring& retiring : retiring_) mapped -= windows_.at(retiring.window).pages.size();
+  if (mapped <= bound) return;
+  // One event per stream covers all windows that go now, so let some more go with them.
+  const std::uint64_t target = bound - bound / 8;
+  std::vector<WindowId> leaving;
+  while (mapped > target) {
+    const auto oldest = windows_.least_recently_used();
+    if (!oldest || *oldest == keep) break;
+    windows_.at(*oldest).retired = true;
+    mapped -= windows_.at(*oldest).pages.size();
+    leaving.push_back(*oldest);
+  }
+  if (leaving.empty()) return;
+  std::vector<Epoch> after(streams_.streams(), 0);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const auto owner = static_cast<Owner>(i + 1);
+    const Epoch epoch = streams_.open_epoch(owner);
+    if (streams_.close_epoch(owner, true) != DriverStatus::ok) {
+      for (const WindowId id : leaving) windows_.at(id).retired = false;  // another time
+      return;
+    }
+    after[i] = epoch;
+  }
+  for (const WindowId id : leaving) retiring_.push_back({id, after});
+}
+
+void WindowMapper::unmap_retired() {
+  if (retiring_.empty()) return;
+  poll();
+  while (!retiring_.empty()) {
+    const Retiring& next = retiring_.front();
+    for (std::size_t i = 0; i < next.after.size(); ++i) {
+      if (streams_.completed(static_cast<Owner>(i + 1)) < next.after[i]) return;
+    }
+    if (!unmap_window(next.window)) return;
+    ++counters_.evicted;
+    retiring_.pop_front();
+  }
+}
+
+bool WindowMapper::unmap_window(WindowId id) {
+  const Window& window = windows_.at(id);
+  if (space_.has_leftover(window.address, window.room * page_bytes_) && !space_.clear_leftovers()) {
+    return false;
+  }
+  // Runs of places that still hold their page; each is unmapped in one call.
+  const auto count = static_cast<std::uint32_t>(window.pages.size());
+  for (std::uint32_t begin = 0; begin < count;) {
+    if (window.pages[begin] == kNoPage) {
+      ++begin;
+      continue;
+    }
+    std::uint32_t end = begin;
+    while (end < count && window.pages[end] != kNoPage) ++end;
+    if (unmap_places(id, begin, end) != DriverStatus::ok) return false;
+    begin = end;
+  }
+  space_.put_back(window.address, window.room * page_bytes_);
+  windows_.remove(id);
+  return true;
+}
+
+bool WindowMapper::unmap_idle() {
+  std::vector<WindowId> idle;
+  windows_.for_each([&](WindowId id, const Window& window) {
+    if (window.live.empty() && !window.retired) idle.push_back(id);
+  });
+  bool done = true;
+  for (const WindowId id : idle) done &= unmap_window(id);
+  return done;
+}
+
+bool WindowMapper::drop_pages(PageRange pages) {
+  std::vector<std::pair<WindowId, std::uint32_t>> places;
+  windows_.for_each([&](WindowId id, const Window& window) {
+    for (std::uint32_t place = 0; place < window.pages.size(); ++place) {
+      const PageId page = window.pages[place];
+      if (page >= pages.first && page < pages.first + pages.count) places.emplace_back(id, place);
+    }
+  });
+  return std::all_of(places.begin(), places.end(), [&](const auto& found) {
+    return unmap_places(found.first, found.second, found.second + 1) == DriverStatus::ok;
+  });
+}
+
+}  // namespace gapless

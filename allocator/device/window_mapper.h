@@ -1,0 +1,117 @@
+// WindowMapper: windows at real addresses. It finds, makes, extends, repairs and evicts them.
+//
+//   plan (heap/)   which page at which place  -->  unmap, map, set access  -->  window (heap/)
+//
+// A window's places may be unmapped only when no work uses them any more: when a completed event
+// covers the last free in the window. Events are recorded rarely, and only in a program that goes
+// on making windows: when the last block in any window is freed, or while a window is being made.
+//
+// What to do when a request needs a window: repair one where that takes the fewest driver calls, but
+// do not take from a repeating program what it will come back to. A request of a size that missed
+// before gets pages of its own, until there are many windows; one of a size never seen takes over
+// what is there. Sizes that never repeat then pay for the difference between two steps only.
+//
+// Eviction: above `window_factor` mappings for each page, the windows used least recently are
+// retired, and unmapped when an event recorded then has completed.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/device/options.h"
+#include "allocator/heap/home.h"
+#include "allocator/heap/window_planner.h"
+#include "allocator/heap/windows.h"
+#include "allocator/memory/address_space.h"
+#include "allocator/stream/stream_ledger.h"
+
+namespace gapless {
+
+struct WindowCounters {
+  std::uint64_t hits = 0;  // requests that a window made before could serve
+  std::uint64_t made = 0;
+  std::uint64_t extended = 0;
+  std::uint64_t repaired = 0;
+  std::uint64_t pages_mapped = 0;
+  std::uint64_t evicted = 0;
+};
+
+class WindowMapper {
+ public:
+  WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Home& home,
+               const BlockTable& blocks, StreamLedger& streams, const Options& options);
+
+  [[nodiscard]] const Windows& windows() const { return windows_; }
+  [[nodiscard]] const WindowCounters& counters() const { return counters_; }
+
+  /// Room for the request in a window made before.
+  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Owner owner) {
+    const auto spot = windows_.find(size, owner);
+    if (spot) ++counters_.hits;
+    return spot;
+  }
+  /// An extension or a new window (WindowPlanner::plan).
+  [[nodiscard]] WindowPlan plan(Unit size, Owner owner) const { return planner_.plan(size, owner); }
+  /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
+  /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever allocated.
+  std::optional<WindowPlan> plan_repair(Unit size, Owner owner, const WindowPlan& instead,
+                                        PageId comfort, std::uint64_t volume_bytes);
+  /// Carries out a plan that lacks no page. `handles`: of the home's pages. On failure no block is
+  /// affected; places of a repaired window may have lost their pages.
+  DriverStatus map(const WindowPlan& plan, std::span<const MemHandle> handles, Unit size,
+                   WindowSpot& spot);
+
+  /// A block begins to live at that spot.
+  void note_block(const WindowSpot& spot);
+  /// The block that begins there was freed on `owner`'s stream.
+  void note_free(WindowId window, Unit begin, Owner owner, Epoch epoch);
+
+  /// Unmaps retired windows whose last use has completed.
+  void unmap_retired();
+  /// Unmaps windows without live blocks; the device must be idle. False where the driver refused.
+  bool unmap_idle();
+  /// Unmaps these wholly free pages from the windows that hold them; the device must be idle. False
+  /// where the driver refused.
+  bool drop_pages(PageRange pages);
+  /// Gives all addresses back; no window may be left.
+  DriverStatus release_all() { return space_.release_all(); }
+
+ private:
+  struct Retiring {
+    WindowId window;
+    std::vector<Epoch> after;  // by stream: the epoch that must have completed
+  };
+
+  /// Whether a request of that size missed before, and not just now.
+  bool missed_before(Unit size, std::uint64_t volume_bytes);
+  /// The windows whose last frees are covered by completed events.
+  [[nodiscard]] std::vector<WindowId> idle_windows() const;
+  /// Closes the streams' epochs, if none is pending and enough was mapped since the last time.
+  void record_events(bool force);
+  DriverStatus unmap_places(WindowId window, std::uint32_t begin, std::uint32_t end);
+  /// Unmaps what a plan wants out of a window.
+  DriverStatus clear_places(const WindowPlan& plan);
+  bool unmap_window(WindowId window);
+  /// Retires least recently used windows, but not `keep`, until mapped pages are within bounds.
+  void evict(WindowId keep);
+  void poll();
+
+  Home& home_;
+  StreamLedger& streams_;
+  std::uint64_t page_bytes_;
+  std::uint64_t factor_;  // mappings per present page above which windows are evicted
+  Windows windows_;
+  WindowPlanner planner_;
+  AddressSpace space_;
+  std::deque<Retiring> retiring_;
+  std::unordered_map<Unit, std::uint64_t> missed_;  // by size: the volume when it first missed
+  std::uint64_t live_blocks_ = 0;                   // in all windows
+  std::uint64_t pages_at_event_ = 0;                // counters_.pages_mapped, when last recorded
+  std::uint64_t pages_at_poll_ = 0;                 // and when last asked
+  WindowCounters counters_;
+};
+
+}  // namespace gapless
