@@ -41,11 +41,13 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
   const Owner owner = heap_.streams().number_of(stream);
-  const std::uint64_t peak =
-      std::max(static_cast<std::uint64_t>(statistics_.peak_allocated_bytes()),
-               static_cast<std::uint64_t>(statistics_.allocated_bytes()) + rounded);
-  const DeviceHeap::Placed placed =
-      heap_.place(units, owner, {peak, static_cast<std::uint64_t>(statistics_.volume_bytes())});
+  const auto demand = [&] {
+    const auto allocated = static_cast<std::uint64_t>(statistics_.allocated_bytes());
+    const auto peak = static_cast<std::uint64_t>(statistics_.peak_allocated_bytes());
+    return Demand{std::max(peak, allocated + rounded),
+                  static_cast<std::uint64_t>(statistics_.volume_bytes())};
+  };
+  const DeviceHeap::Placed placed = heap_.place(units, owner, demand);
   if (placed.status != Status::ok) {
     if (placed.status == Status::out_of_memory) ++statistics_.ooms;
     last_failure_ = describe_failure(bytes, owner, placed.status);
@@ -59,11 +61,8 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   live_.insert(placed.address, placed.block);
   statistics_.on_alloc(block.small, static_cast<std::int64_t>(rounded),
                        static_cast<std::int64_t>(bytes));
-  if (heap_.changes() == noted_changes_) {
-    statistics_.set_holes(heap_.home().hole_count());
-  } else {
+  if (heap_.changes() != noted_changes_) [[unlikely]]
     note_memory();
-  }
   address = placed.address;
   return Status::ok;
 }
@@ -78,12 +77,10 @@ Status DeviceAllocator::free(DeviceAddress address) {
   const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);
   heap_.free(id, block.owner);
-  statistics_.set_holes(heap_.home().hole_count());
   return Status::ok;
 }
 
 void DeviceAllocator::note_memory() {
-  statistics_.set_holes(heap_.home().hole_count());
   const auto reserved = static_cast<std::int64_t>(heap_.reserved_bytes());
   statistics_.set_reserved(
       reserved, static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes()));
@@ -134,7 +131,7 @@ std::uint64_t DeviceAllocator::limit_bytes() const {
 }
 
 DeviceStatistics DeviceAllocator::read_statistics() const {
-  DeviceStatistics statistics = statistics_.read();
+  DeviceStatistics statistics = statistics_.read(heap_.home().holes());
   statistics.num_device_alloc = static_cast<std::int64_t>(heap_.pages_created());
   statistics.num_device_free = static_cast<std::int64_t>(heap_.pages_released());
   statistics.num_alloc_retries = static_cast<std::int64_t>(heap_.counters().retries);
@@ -149,11 +146,12 @@ DeviceStatistics DeviceAllocator::statistics() const {
 void DeviceAllocator::reset_peak_statistics() {
   const std::scoped_lock lock(lock_);
   statistics_.reset_peak();
+  heap_.reset_hole_peak();
 }
 
 void DeviceAllocator::reset_accumulated_statistics() {
   const std::scoped_lock lock(lock_);
-  statistics_.reset_accumulated();
+  statistics_.reset_accumulated(heap_.home().holes());
 }
 
 std::string DeviceAllocator::last_failure() const {

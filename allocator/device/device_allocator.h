@@ -10,11 +10,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "allocator/base/mutex.h"
 #include "allocator/base/status.h"
 #include "allocator/device/device_heap.h"
 #include "allocator/device/options.h"
@@ -99,7 +99,7 @@ class DeviceAllocator {
   void note_memory();
   std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;
 
-  mutable std::mutex lock_;
+  mutable Mutex lock_;
   Driver& driver_;
   DeviceIndex device_;
   DeviceProperties properties_;

@@ -52,10 +52,11 @@ class DeviceHeap {
     DeviceAddress address = 0;
   };
 
-  /// A block of `size` units for `owner`.
-  Placed place(Unit size, Owner owner, const Demand& demand) {
+  /// A block of `size` units for `owner`. demand() is asked only where no hole fits.
+  template <class F>
+  Placed place(Unit size, Owner owner, F&& demand) {
     if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
-    return place_after_miss(size, owner, demand);
+    return place_after_miss(size, owner, demand());
   }
   /// The block is free again for the stream `owner`.
   void free(BlockId block, Owner owner) {
@@ -85,6 +86,7 @@ class DeviceHeap {
   [[nodiscard]] BlockTable& blocks() { return blocks_; }
   [[nodiscard]] const BlockTable& blocks() const { return blocks_; }
   [[nodiscard]] const Home& home() const { return home_; }
+  void reset_hole_peak() { home_.reset_hole_peak(); }
   [[nodiscard]] const Windows& windows() const { return mapper_.windows(); }
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }

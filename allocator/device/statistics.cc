@@ -2,23 +2,31 @@
 
 namespace gapless {
 
+void StatisticsKeeper::note_peaks(Figures& pool) {
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    pool.peak[i] = std::max(pool.peak[i], pool.current[i]);
+    peak_[i] = std::max(peak_[i], pools_[kSmall].current[i] + pools_[kLarge].current[i]);
+  }
+}
+
 void StatisticsKeeper::reset_peak() {
   for (Figures& pool : pools_) pool.peak = pool.current;
   for (std::size_t i = 0; i < kLanes; ++i) {
     peak_[i] = pools_[kSmall].current[i] + pools_[kLarge].current[i];
   }
-  for (Gauge* gauge : {&holes_, &reserved_, &segments_}) gauge->reset_peak();
+  for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_peak();
   hole_bytes_peak_ = present_bytes_ - allocated_bytes();
   reserved_large_peak_ = reserved_large_bytes();
 }
 
-void StatisticsKeeper::reset_accumulated() {
+void StatisticsKeeper::reset_accumulated(const HoleTally& holes) {
+  holes_at_reset_ = holes;
   volume_before_reset_ = volume_bytes();
   for (Figures& pool : pools_) {
     pool.allocated = {};
     pool.base = pool.current;
   }
-  for (Gauge* gauge : {&holes_, &reserved_, &segments_}) gauge->reset_accumulated();
+  for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_accumulated();
   retries = 0;
   ooms = 0;
   syncs = 0;
@@ -37,7 +45,7 @@ PoolStat StatisticsKeeper::read(std::size_t lane) const {
           large};
 }
 
-DeviceStatistics StatisticsKeeper::read() const {
+DeviceStatistics StatisticsKeeper::read(const HoleTally& tally) const {
   const auto large_only = [](const Gauge& gauge) {
     return PoolStat{gauge.read(), {}, gauge.read()};
   };
@@ -48,7 +56,10 @@ DeviceStatistics StatisticsKeeper::read() const {
   statistics.active_bytes = statistics.allocated_bytes;
   statistics.requested_bytes = read(kRequested);
   statistics.segment = large_only(segments_);
-  statistics.inactive_split = large_only(holes_);
+  const std::int64_t made = tally.made - holes_at_reset_.made;
+  const Stat splits{tally.current, tally.peak, made,
+                    made - (tally.current - holes_at_reset_.current)};
+  statistics.inactive_split = {splits, {}, splits};
   statistics.reserved_bytes.all = reserved_.read();
   // These follow from the others: what blocks leave, holes and the large pool's reserve take in.
   const Stat& bytes = statistics.allocated_bytes.all;

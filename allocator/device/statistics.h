@@ -12,6 +12,8 @@
 #include <array>
 #include <cstdint>
 
+#include "allocator/heap/home.h"
+
 namespace gapless {
 
 struct Stat {
@@ -67,7 +69,7 @@ struct Gauge {
   }
   /// Moves to a new value.
   void set(std::int64_t value) {
-    if (value > current) allocated += value - current;
+    allocated += std::max<std::int64_t>(0, value - current);  // no branch: it goes either way
     current = value;
     note_peak();
   }
@@ -81,36 +83,35 @@ struct Gauge {
   }
 };
 
-/// The figures of one device as they change. on_alloc and on_free are on the fast path: they keep
-/// four figures side by side (blocks, bytes, requested bytes, and one unused), which the compiler
-/// turns into vector instructions.
+/// The figures of one device as they change. on_alloc and on_free are on the fast path: what is
+/// kept is as little as the rest can be had from, and a peak is compared, but rarely written.
 class StatisticsKeeper {
  public:
   void on_alloc(bool small, std::int64_t bytes, std::int64_t requested) {
     Figures& pool = pools_[small ? kSmall : kLarge];
-    const Lanes change{1, bytes, requested, 0};
+    const Figures& other = pools_[small ? kLarge : kSmall];
+    const Lanes change{1, bytes, requested};
+    bool higher = false;
     for (std::size_t i = 0; i < kLanes; ++i) {
-      pool.current[i] += change[i];
       pool.allocated[i] += change[i];
-      pool.peak[i] = std::max(pool.peak[i], pool.current[i]);
-      const std::int64_t sum = pools_[kSmall].current[i] + pools_[kLarge].current[i];
-      peak_[i] = std::max(peak_[i], sum);
+      const std::int64_t current = pool.current[i] + change[i];
+      pool.current[i] = current;
+      higher = higher || current > pool.peak[i] || current + other.current[i] > peak_[i];
     }
+    if (higher) [[unlikely]]
+      note_peaks(pool);
   }
   void on_free(bool small, std::int64_t bytes, std::int64_t requested) {
     Figures& pool = pools_[small ? kSmall : kLarge];
-    const Lanes change{1, bytes, requested, 0};
+    const Lanes change{1, bytes, requested};
     for (std::size_t i = 0; i < kLanes; ++i) pool.current[i] -= change[i];
-    hole_bytes_peak_ = std::max(hole_bytes_peak_, present_bytes_ - allocated_bytes());
-    reserved_large_peak_ = std::max(reserved_large_peak_, reserved_large_bytes());
+    note_free_memory();
   }
-  void set_holes(std::int64_t count) { holes_.set(count); }
   /// Reserved bytes in all, and those of pages that hold blocks or holes.
   void set_reserved(std::int64_t bytes, std::int64_t present_bytes) {
     reserved_.set(bytes);
     present_bytes_ = present_bytes;
-    hole_bytes_peak_ = std::max(hole_bytes_peak_, present_bytes_ - allocated_bytes());
-    reserved_large_peak_ = std::max(reserved_large_peak_, reserved_large_bytes());
+    note_free_memory();
   }
   void set_segments(std::int64_t count) { segments_.set(count); }
 
@@ -125,10 +126,10 @@ class StatisticsKeeper {
   }
 
   void reset_peak();
-  void reset_accumulated();
+  void reset_accumulated(const HoleTally& holes);
 
-  /// The figures this keeps; those of the driver's calls are left at zero.
-  [[nodiscard]] DeviceStatistics read() const;
+  /// The figures this keeps, and those of holes; those of the driver's calls are left at zero.
+  [[nodiscard]] DeviceStatistics read(const HoleTally& holes) const;
 
   std::int64_t retries = 0;
   std::int64_t ooms = 0;
@@ -140,15 +141,25 @@ class StatisticsKeeper {
   static constexpr std::size_t kBlocks = 0;
   static constexpr std::size_t kBytes = 1;
   static constexpr std::size_t kRequested = 2;
-  static constexpr std::size_t kLanes = 4;
+  static constexpr std::size_t kLanes = 3;
   using Lanes = std::array<std::int64_t, kLanes>;
-  struct alignas(32) Figures {
+  struct Figures {
     Lanes current{};
     Lanes peak{};
     Lanes allocated{};  // since the last reset
     Lanes base{};       // current at the last reset
   };
 
+  void note_peaks(Figures& pool);
+  /// Frees and new pages raise what is free and what the large pool has.
+  void note_free_memory() {
+    const std::int64_t holes = present_bytes_ - allocated_bytes();
+    if (holes > hole_bytes_peak_) [[unlikely]]
+      hole_bytes_peak_ = holes;
+    const std::int64_t reserved = reserved_large_bytes();
+    if (reserved > reserved_large_peak_) [[unlikely]]
+      reserved_large_peak_ = reserved;
+  }
   [[nodiscard]] PoolStat read(std::size_t lane) const;
   /// What small blocks take up is reserved for the small pool, the rest for the large one.
   [[nodiscard]] std::int64_t reserved_large_bytes() const {
@@ -156,9 +167,9 @@ class StatisticsKeeper {
   }
 
   std::array<Figures, 2> pools_;
-  alignas(32) Lanes peak_{};  // of both pools together
+  Lanes peak_{};  // of both pools together
   std::int64_t volume_before_reset_ = 0;
-  Gauge holes_;
+  HoleTally holes_at_reset_;
   Gauge reserved_;
   std::int64_t present_bytes_ = 0;  // in pages that hold blocks or holes
   std::int64_t hole_bytes_peak_ = 0;

@@ -6,10 +6,10 @@
 // covers the last free in the window. Events are recorded rarely, and only in a program that goes
 // on making windows: when the last block in any window is freed, or while a window is being made.
 //
-// What to do when a request needs a window: repair one where that takes the fewest driver calls, but
-// do not take from a repeating program what it will come back to. A request of a size that missed
-// before gets pages of its own, until there are many windows; one of a size never seen takes over
-// what is there. Sizes that never repeat then pay for the difference between two steps only.
+// What to do when a request needs a window: repair one where that takes the fewest driver calls,
+// but do not take from a repeating program what it will come back to. A request of a size that
+// missed before gets pages of its own, until there are many windows; one of a size never seen takes
+// over what is there. Sizes that never repeat then pay for the difference between two steps only.
 //
 // Eviction: above `window_factor` mappings for each page, the windows used least recently are
 // retired, and unmapped when an event recorded then has completed.
@@ -56,7 +56,8 @@ class WindowMapper {
   /// An extension or a new window (WindowPlanner::plan).
   [[nodiscard]] WindowPlan plan(Unit size, Owner owner) const { return planner_.plan(size, owner); }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
-  /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever allocated.
+  /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever
+  /// allocated.
   std::optional<WindowPlan> plan_repair(Unit size, Owner owner, const WindowPlan& instead,
                                         PageId comfort, std::uint64_t volume_bytes);
   /// Carries out a plan that lacks no page. `handles`: of the home's pages. On failure no block is

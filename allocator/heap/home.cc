@@ -59,7 +59,8 @@ void Home::file(BlockId id) {
   if (hole.owner >= holes_.size() || !holes_[hole.owner]) make_holes_of(hole.owner);
   holes_[hole.owner]->bins.insert(id);
   free_units_ += hole.size;
-  ++hole_count_;
+  ++tally_.made;
+  if (++tally_.current > tally_.peak) tally_.peak = tally_.current;
   note_boundary(id, true);
 }
 
@@ -67,7 +68,7 @@ void Home::unfile(BlockId id) {
   const Block& hole = blocks_[id];
   holes_[hole.owner]->bins.remove(id);
   free_units_ -= hole.size;
-  --hole_count_;
+  --tally_.current;
   note_boundary(id, false);
 }
 
@@ -158,9 +159,9 @@ BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
 // --- blocks ------------------------------------------------------------------------------------
 
 BlockId Home::best_fit(Unit size, Owner owner) const {
-  const Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+  Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
   const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
-  const SizeBins& shared = holes_[kAnyone]->bins;
+  SizeBins& shared = holes_[kAnyone]->bins;
   const BlockId common = shared.count() != 0 ? shared.best_fit(size) : 0;
   if (mine == 0) return common;
   if (common == 0) return mine;
@@ -177,7 +178,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
-  const SizeBins& bins = holes_[blocks_[first].owner]->bins;
+  SizeBins& bins = holes_[blocks_[first].owner]->bins;
   const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
   PageId least = UINT32_MAX;
@@ -255,17 +256,28 @@ void Home::unlink(BlockId id) {
 
 void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
   const Block& block = blocks_[id];
-  const Unit begin = block.begin;
-  const Unit end = block.end();
-  // A neighbour that anyone may use becomes this owner's: the larger hole is worth more, and it
-  // comes back to everyone with the owner's next completed event. Memory freed for anyone goes to
-  // a neighbour's owner in the same way.
-  const auto joins = [&](BlockId other) {
-    return other != 0 && blocks_[other].state == BlockState::hole &&
-           (blocks_[other].owner == owner || blocks_[other].owner == kAnyone || owner == kAnyone);
-  };
   const BlockId next = block.next;
   const BlockId prev = block.prev;
+  // Record 0 is no block, so it is no hole either.
+  const bool up = blocks_[next].state == BlockState::hole;
+  const bool down = blocks_[prev].state == BlockState::hole;
+  if ((up && blocks_[next].owner != owner) || (down && blocks_[prev].owner != owner)) [[unlikely]] {
+    free_beside_others(id, owner, epoch);
+    return;
+  }
+  join(id, up ? next : 0, down ? prev : 0, owner, epoch);
+}
+
+// A neighbour that anyone may use becomes this owner's: the larger hole is worth more, and it
+// comes back to everyone with the owner's next completed event. Memory freed for anyone goes to
+// a neighbour's owner in the same way.
+void Home::free_beside_others(BlockId id, Owner owner, std::uint32_t epoch) {
+  const auto joins = [&](BlockId other) {
+    return blocks_[other].state == BlockState::hole &&
+           (blocks_[other].owner == owner || blocks_[other].owner == kAnyone || owner == kAnyone);
+  };
+  const BlockId next = blocks_[id].next;
+  const BlockId prev = blocks_[id].prev;
   const bool up = joins(next);
   if (up && owner == kAnyone) owner = blocks_[next].owner;
   const bool down = joins(prev);
@@ -278,35 +290,41 @@ void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
     change_owner(other, owner, epoch);
     changed = true;
   }
-  if (up) {
-    unlink(id);
-    if (down) {
-      const Unit upper_end = blocks_[next].end();
-      mark_pages(blocks_[next], {blocks_[next].begin, blocks_[next].size}, false);
-      unfile(next);
-      unlink(next);
-      move_end(prev, upper_end);
-    } else {
-      move_begin(next, begin);
-    }
-  } else if (down) {
-    unlink(id);
-    move_end(prev, end);
+  const BlockId hole = join(id, up ? next : 0, down ? prev : 0, owner, epoch);
+  // A neighbour that came over may lie beside another hole of its new owner.
+  if (changed) merge(hole);
+}
+
+BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, std::uint32_t epoch) {
+  Block& block = blocks_[id];
+  const Unit begin = block.begin;
+  const Unit end = block.end();
+  if (next == 0 && prev == 0) {
+    block.state = BlockState::hole;
+    block.owner = owner;
+    block.extra = epoch;
+    block.small = false;
+    file(id);
+    mark_pages(block, {begin, end - begin}, true);
+    return id;
   }
-  if (up || down) {
-    const BlockId hole = down ? prev : next;
-    blocks_[hole].extra = epoch;
-    // A neighbour that came over may lie beside another hole of its new owner.
-    if (changed) merge(hole);
-    return;
+  unlink(id);
+  if (prev == 0) {
+    move_begin(next, begin);
+    blocks_[next].extra = epoch;
+    return next;
   }
-  Block& hole = blocks_[id];
-  hole.state = BlockState::hole;
-  hole.owner = owner;
-  hole.extra = epoch;
-  hole.small = false;
-  file(id);
-  mark_pages(hole, {begin, end - begin}, true);
+  Unit new_end = end;
+  if (next != 0) {
+    const Block& upper = blocks_[next];
+    new_end = upper.end();
+    mark_pages(upper, {upper.begin, upper.size}, false);
+    unfile(next);
+    unlink(next);
+  }
+  move_end(prev, new_end);
+  blocks_[prev].extra = epoch;
+  return prev;
 }
 
 // --- pages come and go -------------------------------------------------------------------------
@@ -396,7 +414,7 @@ std::optional<PageRange> Home::absent_run(PageId count) const {
 // --- owners ------------------------------------------------------------------------------------
 
 void Home::settle(Owner owner, std::uint32_t last) {
-  const Holes* own = holes_of(owner);
+  Holes* own = holes_of(owner);
   if (own == nullptr || owner == kAnyone) return;
   std::vector<BlockId> done;
   own->bins.for_each([&](BlockId id) {
@@ -430,7 +448,7 @@ void Home::merge(BlockId id) {
 
 PageId Home::free_pages(Owner owner) const {
   PageId count = pages_of(kAnyone).count();
-  const Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+  Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
   if (own != nullptr) count += own->pages.count();
   return count;
 }
@@ -445,7 +463,7 @@ std::vector<PageRange> Home::free_runs(Owner owner) const {
     }
   };
   collect(pages_of(kAnyone));
-  if (const Holes* own = holes_of(owner); own != nullptr && owner != kAnyone) {
+  if (Holes* own = holes_of(owner); own != nullptr && owner != kAnyone) {
     collect(own->pages);
     std::sort(runs.begin(), runs.end(),
               [](const PageRange& a, const PageRange& b) { return a.first < b.first; });
@@ -499,7 +517,7 @@ BlockId Home::hole_at(Unit unit) const {
 // --- sums --------------------------------------------------------------------------------------
 
 Unit Home::largest_hole(Owner owner) const {
-  const Holes* own = holes_of(owner);
+  Holes* own = holes_of(owner);
   return std::max(holes_[kAnyone]->bins.largest(), own != nullptr ? own->bins.largest() : 0);
 }
 
@@ -557,7 +575,7 @@ void Home::validate() const {
   check(expected == max_pages_ * page_units_, "blocks do not reach the end");
   check(std::accumulate(units.begin(), units.end(), std::uint64_t{0}) == free_units_,
         "free units do not add up");
-  check(std::accumulate(counts.begin(), counts.end(), 0U) == hole_count_,
+  check(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == tally_.current,
         "the number of holes is wrong");
   check(prefix_units == prefix_units_ && suffix_units == suffix_units_,
         "the sums of free begins and ends are wrong");

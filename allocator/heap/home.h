@@ -33,6 +33,13 @@ struct UnitRange {
   Unit size = 0;
 };
 
+/// Holes there are, were at most, and were ever made.
+struct HoleTally {
+  std::int64_t current = 0;
+  std::int64_t peak = 0;
+  std::int64_t made = 0;
+};
+
 /// Where in which hole a request goes; hole 0: nowhere.
 struct Fit {
   BlockId hole = 0;
@@ -114,7 +121,8 @@ class Home {
   // --- sums ------------------------------------------------------------------------------------
 
   [[nodiscard]] std::uint64_t free_units() const { return free_units_; }
-  [[nodiscard]] std::uint32_t hole_count() const { return hole_count_; }
+  [[nodiscard]] const HoleTally& holes() const { return tally_; }
+  void reset_hole_peak() { tally_.peak = tally_.current; }
   /// The largest hole that `owner` may use, in units.
   [[nodiscard]] Unit largest_hole(Owner owner) const;
 
@@ -126,7 +134,7 @@ class Home {
   /// Calls f(id) for every hole `owner` may use.
   template <class F>
   void for_each_hole(Owner owner, F&& f) const {
-    if (const Holes* own = holes_of(owner); own != nullptr) own->bins.for_each(f);
+    if (Holes* own = holes_of(owner); own != nullptr) own->bins.for_each(f);
     if (owner != kAnyone) holes_of(kAnyone)->bins.for_each(f);
   }
 
@@ -149,13 +157,13 @@ class Home {
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
   [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
 
-  [[nodiscard]] const Holes* holes_of(Owner owner) const {
+  [[nodiscard]] Holes* holes_of(Owner owner) const {
     return owner < holes_.size() ? holes_[owner].get() : nullptr;
   }
   Holes& make_holes_of(Owner owner);
   [[nodiscard]] const Bitmap& pages_of(Owner owner) const { return holes_[owner]->pages; }
   [[nodiscard]] bool owned_page(PageId page, Owner owner) const {
-    const Holes* own = holes_of(owner);
+    Holes* own = holes_of(owner);
     return own != nullptr && own->pages.test(page);
   }
   [[nodiscard]] bool usable(const Block& hole, Owner owner) const {
@@ -180,6 +188,11 @@ class Home {
   void mark_pages(const Block& hole, UnitRange within, bool free);
   /// A filed hole belongs to someone else from now on.
   void change_owner(BlockId hole, Owner owner, std::uint32_t epoch);
+  /// free() where a neighbour is another owner's hole.
+  void free_beside_others(BlockId block, Owner owner, std::uint32_t epoch);
+  /// A block becomes free memory, joined with the holes before and behind it (0: not with that);
+  /// the hole it is part of then.
+  BlockId join(BlockId block, BlockId next, BlockId prev, Owner owner, std::uint32_t epoch);
   /// Takes a block out of the chain of neighbours and recycles it.
   void unlink(BlockId block);
   /// Merges a filed hole with its neighbours of the same owner.
@@ -193,7 +206,7 @@ class Home {
   PageId max_pages_;
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
-  std::uint32_t hole_count_ = 0;
+  HoleTally tally_;
   std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;

@@ -6,7 +6,9 @@
 // A library's map was tried first (tsl::robin_map: 24-byte slots, docs/design.md has the figures).
 // Here the key need not be stored: the block record knows its address, and a tag of 32 hash bits
 // decides in all but one of four billion cases without looking there; the caller's `is` decides the
-// rest. Removal shifts entries back, so there are no tombstones to clean up.
+// rest. Removal shifts entries back, so there are no tombstones to clean up. At most a quarter of
+// the slots is used: most searches end at their first slot, and a branch that can be predicted is
+// worth more than the memory.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ class LiveTable {
   LiveTable() : entries_(kFirstCapacity), mask_(kFirstCapacity - 1) {}
 
   void insert(std::uint64_t address, BlockId block) {
-    if ((size_ + 1) * 2 > entries_.size()) grow();
+    if ((size_ + 1) * 4 > entries_.size()) grow();
     place({tag_of(address), block});
     ++size_;
   }
@@ -66,7 +68,7 @@ class LiveTable {
     std::uint32_t tag = 0;
     BlockId block = 0;
   };
-  static constexpr std::size_t kFirstCapacity = 1024;
+  static constexpr std::size_t kFirstCapacity = 4096;
 
   static std::uint32_t tag_of(std::uint64_t address) {
     // Fibonacci hashing: the golden ratio's bits spread neighbouring units over the table.

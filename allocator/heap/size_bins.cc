@@ -17,6 +17,7 @@ std::uint32_t SizeBins::next_bin(std::uint32_t from) const {
 
 void SizeBins::insert(BlockId hole) {
   Block& block = blocks_[hole];
+  if (block.size >= kSmall) refile_late();  // a list in order must be in order
   const std::uint32_t bin = bin_of(block.size);
   BlockId before_it = 0;
   BlockId after_it = heads_[bin];
@@ -42,13 +43,21 @@ void SizeBins::insert(BlockId hole) {
 }
 
 void SizeBins::remove(BlockId hole) {
+  Unit size = blocks_[hole].size;
+  if (hole == late_) {
+    size = late_size_;
+    late_ = 0;
+  }
+  unlink(hole, bin_of(size));
+}
+
+void SizeBins::unlink(BlockId hole, std::uint32_t bin) {
   Block& block = blocks_[hole];
   const BlockId next = block.link_next;
   blocks_[next].link_prev = block.link_prev;
   if (block.link_prev != 0) {
     blocks_[block.link_prev].link_next = next;
   } else {
-    const std::uint32_t bin = bin_of(block.size);
     heads_[bin] = next;
     std::uint64_t& word = words_[bin >> 6];
     word = (word & ~(std::uint64_t{1} << (bin & 63))) | std::uint64_t{next != 0} << (bin & 63);
@@ -60,13 +69,24 @@ void SizeBins::remove(BlockId hole) {
   --count_;
 }
 
-BlockId SizeBins::best_fit(Unit size) const {
+void SizeBins::refile(BlockId hole) {
+  late_ = 0;
+  const std::uint32_t bin = bin_of(late_size_);
+  const Block& block = blocks_[hole];
+  const bool alone = block.link_prev == 0 && block.link_next == 0;
+  if (bin == bin_of(block.size) && (block.size < kSmall || alone)) return;
+  unlink(hole, bin);
+  insert(hole);
+}
+
+BlockId SizeBins::best_fit(Unit size) {
+  refile_late();
   const std::uint32_t bin = bin_of(size);
   // In the request's own bin holes may be too small. Large ones are in order, so the first that is
   // not is the best; of small ones only the last freed is looked at, as a program asks again and
   // again for the sizes it frees.
   const BlockId head = heads_[bin];
-  if (head != 0 && blocks_[head].size >= size) return head;
+  if (blocks_[head].size >= size) return head;  // record 0 has no size
   if (size >= kSmall) {
     if (const BlockId found = first_fit(head, size); found != 0) return found;
   }
@@ -81,14 +101,16 @@ BlockId SizeBins::first_fit(BlockId from, Unit size) const {
   return id;
 }
 
-BlockId SizeBins::after(BlockId hole) const {
+BlockId SizeBins::after(BlockId hole) {
+  refile_late();
   const Block& block = blocks_[hole];
   if (block.link_next != 0) return block.link_next;
   const std::uint32_t bin = next_bin(bin_of(block.size) + 1);
   return bin < kBins ? heads_[bin] : 0;
 }
 
-Unit SizeBins::largest() const {
+Unit SizeBins::largest() {
+  refile_late();
   if (summary_ == 0) return 0;
   const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;
   const auto bin = word * 64 + static_cast<std::uint32_t>(std::bit_width(words_[word])) - 1;
@@ -99,7 +121,8 @@ Unit SizeBins::largest() const {
   return largest;
 }
 
-void SizeBins::validate() const {
+void SizeBins::validate() {
+  refile_late();
   std::uint32_t seen = 0;
   for (std::uint32_t bin = 0; bin < kBins; ++bin) {
     const bool bit = ((words_[bin >> 6] >> (bin & 63)) & 1) != 0;

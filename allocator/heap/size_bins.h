@@ -9,6 +9,9 @@
 // and, among those, the lowest, whatever the order of frees was. That matters: a repeating program
 // must meet the same choices again. Smaller holes are taken last in, first out: there may be many
 // thousands of one size, and where they lie matters little.
+//
+// The hole resized last stays in its old bin until anybody looks: a temporary is cut off a hole and
+// joined to it again, and then nothing was filed at all.
 #pragma once
 
 #include <array>
@@ -44,35 +47,35 @@ class SizeBins {
   /// Files a hole (begin and size set).
   void insert(BlockId hole);
   void remove(BlockId hole);
-  /// A filed hole changes its extent; cheap while it stays in its bin.
+  /// A filed hole changes its extent.
   void resize(BlockId hole, Unit begin, Unit size) {
     Block& block = blocks_[hole];
-    if (bin_of(size) == bin_of(block.size) &&
-        (size < kSmall || (block.link_prev == 0 && block.link_next == 0))) {
-      block.begin = begin;
-      block.size = size;
-      return;
+    if (hole != late_) {
+      refile_late();
+      late_ = hole;
+      late_begin_ = block.begin;
+      late_size_ = block.size;
     }
-    remove(hole);
     block.begin = begin;
     block.size = size;
-    insert(hole);
+    if (size == late_size_ && begin == late_begin_) late_ = 0;  // as it was filed
   }
 
   /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none. Below
   /// 1 MiB near enough: the last freed of a bin.
-  [[nodiscard]] BlockId best_fit(Unit size) const;
+  [[nodiscard]] BlockId best_fit(Unit size);
 
   /// The hole after `hole` in the order of bins (by size, near enough); 0 after the last.
-  [[nodiscard]] BlockId after(BlockId hole) const;
+  [[nodiscard]] BlockId after(BlockId hole);
 
   /// The largest hole's size in units; 0 where there is none.
-  [[nodiscard]] Unit largest() const;
+  [[nodiscard]] Unit largest();
   [[nodiscard]] std::uint32_t count() const { return count_; }
 
   /// Calls f(id) for every hole, smallest bin first.
   template <class F>
-  void for_each(F&& f) const {
+  void for_each(F&& f) {
+    refile_late();
     for (std::uint32_t bin = next_bin(0); bin < kBins; bin = next_bin(bin + 1)) {
       for (BlockId id = heads_[bin]; id != 0;) {
         const BlockId next = blocks_[id].link_next;
@@ -83,7 +86,7 @@ class SizeBins {
   }
 
   /// Throws std::logic_error saying what is wrong, if anything is.
-  void validate() const;
+  void validate();
 
  private:
   /// Holes below this many units (1 MiB) are not kept in order.
@@ -99,7 +102,17 @@ class SizeBins {
     return a.size != b.size ? a.size < b.size : a.begin < b.begin;
   }
 
+  /// Puts the hole resized last where it belongs.
+  void refile_late() {
+    if (late_ != 0) refile(late_);
+  }
+  void refile(BlockId hole);
+  void unlink(BlockId hole, std::uint32_t bin);
+
   BlockTable& blocks_;
+  BlockId late_ = 0;  // the hole that is still filed as [late_begin_, late_begin_ + late_size_)
+  Unit late_begin_ = 0;
+  Unit late_size_ = 0;
   std::array<BlockId, kBins> heads_{};
   std::array<std::uint64_t, kWords> words_{};
   std::uint64_t summary_ = 0;

@@ -1,10 +1,14 @@
+#include <chrono>
+#include <mutex>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "allocator/base/bitmap.h"
 #include "allocator/base/bytes.h"
+#include "allocator/base/mutex.h"
 
 namespace gapless {
 namespace {
@@ -82,6 +86,42 @@ TEST(Bitmap, ResizeKeepsBitsAndClearsNewOnes) {
   EXPECT_EQ(bits.count(), 5U);
   EXPECT_FALSE(bits.test(7));
   EXPECT_EQ(bits.find_set(5), Bitmap::npos);
+}
+
+TEST(Mutex, LetsOneThreadInAtATime) {
+  Mutex mutex;
+  std::uint64_t count = 0;  // no atomic: ThreadSanitizer watches
+  constexpr std::uint64_t kEach = 20000;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (std::uint64_t k = 0; k < kEach; ++k) {
+        const std::scoped_lock lock(mutex);
+        ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count, 8 * kEach);
+}
+
+// The holder sleeps, so the others do too, and every one of them comes to its turn.
+TEST(Mutex, WakesThoseWhoSleep) {
+  Mutex mutex;
+  int count = 0;
+  std::vector<std::thread> threads;
+  mutex.lock();
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const std::scoped_lock lock(mutex);
+      ++count;
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(count, 0);
+  mutex.unlock();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count, 8);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST(Statistics, KeepCurrentPeakAllocatedAndFreed) {
   keeper.on_alloc(false, 4 * MiB, 4 * MiB - 5);
   keeper.on_free(true, 1024, 1000);
   keeper.on_alloc(false, 2 * MiB, 2 * MiB);
-  const DeviceStatistics found = keeper.read();
+  const DeviceStatistics found = keeper.read(HoleTally{});
   EXPECT_EQ(found.allocation.all.current, 2);
   EXPECT_EQ(found.allocation.all.allocated, 3);
   EXPECT_EQ(found.allocation.all.freed, 1);
@@ -103,15 +103,25 @@ TEST(Statistics, ResetsAsPyTorchDoes) {
   keeper.on_alloc(false, 4 * MiB, 4 * MiB);
   keeper.on_free(false, 100 * MiB, 100 * MiB);
   keeper.reset_peak();
-  keeper.reset_accumulated();
-  Stat bytes = keeper.read().allocated_bytes.all;
+  keeper.reset_accumulated({});
+  Stat bytes = keeper.read(HoleTally{}).allocated_bytes.all;
   EXPECT_EQ(bytes.peak, static_cast<std::int64_t>(4 * MiB));
   EXPECT_EQ(bytes.allocated, 0);
   EXPECT_EQ(bytes.freed, 0);
   keeper.on_free(false, 4 * MiB, 4 * MiB);
-  bytes = keeper.read().allocated_bytes.all;
+  bytes = keeper.read(HoleTally{}).allocated_bytes.all;
   EXPECT_EQ(bytes.freed, static_cast<std::int64_t>(4 * MiB));
   EXPECT_EQ(bytes.current, 0);
+}
+
+TEST(Statistics, HolesCountFromTheLastReset) {
+  StatisticsKeeper keeper;
+  keeper.reset_accumulated({.current = 3, .peak = 5, .made = 10});
+  const Stat holes = keeper.read({.current = 4, .peak = 6, .made = 12}).inactive_split.all;
+  EXPECT_EQ(holes.current, 4);
+  EXPECT_EQ(holes.peak, 6);
+  EXPECT_EQ(holes.allocated, 2);
+  EXPECT_EQ(holes.freed, 1);
 }
 
 TEST(Statistics, ReservedIsSharedOutByPool) {
@@ -119,7 +129,7 @@ TEST(Statistics, ReservedIsSharedOutByPool) {
   keeper.set_reserved(10 * MiB, 10 * MiB);
   keeper.on_alloc(true, MiB, MiB);
   keeper.on_alloc(false, 4 * MiB, 4 * MiB);
-  const DeviceStatistics found = keeper.read();
+  const DeviceStatistics found = keeper.read(HoleTally{});
   EXPECT_EQ(found.reserved_bytes.small_pool.current, static_cast<std::int64_t>(MiB));
   EXPECT_EQ(found.reserved_bytes.large_pool.current, static_cast<std::int64_t>(9 * MiB));
   EXPECT_EQ(found.reserved_bytes.all.current, static_cast<std::int64_t>(10 * MiB));
