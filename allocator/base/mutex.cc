@@ -1,6 +1,7 @@
 #include "allocator/base/mutex.h"
 
 #include <ctime>
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>

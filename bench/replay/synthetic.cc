@@ -67,10 +67,14 @@ void model_states(Program& program, std::uint64_t layers, std::uint64_t hidden) 
   }
 }
 
-// What the operators of a layer allocate and free at once, beside what they leave: recordings of
-// real models show about a hundred such blocks per layer and step.
-void operators(Program& program, std::uint64_t row, std::uint64_t tokens) {
-  for (int i = 0; i < 6; ++i) {
+// What the operators of a layer allocate and free at once, beside what they leave. The recordings
+// in examples/traces have 108 to 170 blocks per layer and training step (lm-small-train, gpt2, t5),
+// and some 33 per layer of a forward pass (lm-forward-bf16). An operator here has four.
+constexpr int kTrainingOperators = 10;
+constexpr int kServingOperators = 7;
+
+void operators(Program& program, int count, std::uint64_t row, std::uint64_t tokens) {
+  for (int i = 0; i < count; ++i) {
     const std::uint32_t view = program.alloc(row * kHalf);
     program.scratch(tokens * kFloat);
     program.scratch(4096);
@@ -108,7 +112,7 @@ Trace varlen(const SyntheticOptions& options) {
       layer.push_back(program.alloc(4 * row * kHalf));  // feed forward
       layer.push_back(program.alloc(4 * row * kHalf));
       program.scratch(row * kFloat);
-      operators(program, row, tokens);
+      operators(program, kTrainingOperators, row, tokens);
     }
     std::vector<std::uint32_t> head;
     head.push_back(program.alloc(tokens * kVocabulary * kHalf));   // logits
@@ -138,7 +142,7 @@ Trace varlen(const SyntheticOptions& options) {
       program.free(narrow);
       program.free(flowing);
       program.free_all(saved[i]);
-      operators(program, row, tokens);
+      operators(program, kTrainingOperators, row, tokens);
       flowing = next;
     }
     for (std::uint64_t i = 0; i < 4 * kLayers; ++i) {  // the optimizer's temporaries
@@ -230,7 +234,8 @@ Trace serve(const std::string& kind, std::uint64_t chunk, const SyntheticOptions
       active.push_back(std::move(request));
     }
     for (Request& request : active) {
-      request.tokens += program.between(1, kGrowth);
+      const std::uint64_t added = program.between(1, kGrowth);
+      request.tokens += added;
       const bool full = request.tokens > request.room;
       if (full) request.room = (request.tokens + chunk - 1) / chunk * chunk;
       for (std::uint32_t& cache : request.cache) {
@@ -240,6 +245,7 @@ Trace serve(const std::string& kind, std::uint64_t chunk, const SyntheticOptions
           cache = longer;
         }
         program.scratch(request.tokens * 32 * kFloat);
+        operators(program, kServingOperators, added * kHidden, added);
       }
       program.scratch(151936 * kFloat);
     }
