@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-all}
-mapfile -t files < <(git ls-files '*.h' '*.cc')
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cc')
 if [ "$what" != tidy ]; then
   clang-format --dry-run --Werror "${files[@]}"
   echo "${#files[@]} files are formatted"
