@@ -139,7 +139,9 @@ void threads(benchmark::State& state, const std::string& allocator, Sizes sizes)
   state.SetItemsProcessed(state.iterations());
   {
     const std::scoped_lock lock(start, native_lock);
-    for (const DeviceAddress address : work.live) shared->free(address);
+    if (shared != nullptr) {
+      for (const DeviceAddress address : work.live) shared->free(address);
+    }
   }
   if (state.thread_index() == 0) {
     // Other threads have left the loop, but may still be giving back: the last holder cleans up.

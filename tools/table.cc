@@ -53,7 +53,7 @@ std::string Table::text(bool colour) const {
       continue;
     }
     line([&](std::size_t i) {
-      const std::string text = padded(i, row[i].text);
+      std::string text = padded(i, row[i].text);
       if (!colour || row[i].colour == Colour::none) return text;
       return code_of(row[i].colour) + text + "\x1b[0m";
     });
