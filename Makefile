@@ -34,7 +34,7 @@ lint:
 	@tools/setup/lint.sh
 
 format:
-	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format -i
 
 bench: build
 	@cmake --build --preset release --target fast_path_bench replay_bench -- --quiet

@@ -60,8 +60,17 @@ DriverStatus MemoryModel::release(MemHandle handle, std::string& misuse) {
     misuse = fmt::format("mem_release of handle {}, which is not held", handle);
     return DriverStatus::invalid_value;
   }
+  if (--found->second.held != 0) return DriverStatus::ok;
   found->second.released = true;
   drop_if_unused(handle);
+  return DriverStatus::ok;
+}
+
+DriverStatus MemoryModel::retain(MemHandle handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return DriverStatus::invalid_value;
+  ++found->second.held;
+  found->second.released = false;
   return DriverStatus::ok;
 }
 
@@ -263,13 +272,23 @@ std::optional<std::vector<PhysicalRange>> MemoryModel::resolve(DeviceAddress add
   return ranges;
 }
 
+void MemoryModel::Counted::operator()(unsigned char* bytes) const {
+  *kept_bytes -= kChunk;
+  delete[] bytes;
+}
+
+MemoryModel::Chunk MemoryModel::make_chunk() const {
+  *kept_bytes_ += kChunk;
+  return {new unsigned char[kChunk](), Counted{kept_bytes_}};
+}
+
 void MemoryModel::write(const PhysicalRange& range, const unsigned char* source) {
   Handle& handle = handles_.at(range.handle);
   for (std::uint64_t done = 0; done < range.bytes;) {
     const std::uint64_t at = range.offset + done;
     const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
     auto& chunk = handle.chunks[at / kChunk];
-    if (!chunk) chunk = std::make_unique<unsigned char[]>(kChunk);
+    if (!chunk) chunk = make_chunk();
     std::memcpy(chunk.get() + at % kChunk, source + done, part);
     done += part;
   }
@@ -288,6 +307,34 @@ void MemoryModel::read(const PhysicalRange& range, unsigned char* target) const 
     }
     done += part;
   }
+}
+
+void MemoryModel::forget(const PhysicalRange& range) {
+  Handle& handle = handles_.at(range.handle);
+  if (handle.chunks.empty()) return;
+  for (std::uint64_t done = 0; done < range.bytes;) {
+    const std::uint64_t at = range.offset + done;
+    const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
+    const auto chunk = handle.chunks.find(at / kChunk);
+    if (chunk != handle.chunks.end()) {
+      if (part == kChunk) {
+        handle.chunks.erase(chunk);
+      } else {
+        std::memset(chunk->second.get() + at % kChunk, 0, part);
+      }
+    }
+    done += part;
+  }
+}
+
+bool MemoryModel::has_contents(const PhysicalRange& range) const {
+  const Handle& handle = handles_.at(range.handle);
+  if (handle.chunks.empty()) return false;
+  for (std::uint64_t chunk = range.offset / kChunk;
+       chunk <= (range.offset + range.bytes - 1) / kChunk; ++chunk) {
+    if (handle.chunks.contains(chunk)) return true;
+  }
+  return false;
 }
 
 }  // namespace gapless::simgpu

@@ -53,6 +53,8 @@ class MemoryModel {
   DriverStatus create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle,
                       std::string& misuse);
   DriverStatus release(MemHandle handle, std::string& misuse);
+  /// One more release() will be needed.
+  DriverStatus retain(MemHandle handle);
   DriverStatus reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& address,
                        std::string& misuse);
   DriverStatus free_reservation(DeviceAddress address, std::uint64_t bytes, std::string& misuse);
@@ -75,6 +77,17 @@ class MemoryModel {
 
   void write(const PhysicalRange& range, const unsigned char* source);
   void read(const PhysicalRange& range, unsigned char* target) const;
+  /// What was written there is zeros again.
+  void forget(const PhysicalRange& range);
+  [[nodiscard]] bool has_contents(const PhysicalRange& range) const;
+  /// Host memory that contents take.
+  [[nodiscard]] std::uint64_t kept_bytes() const { return *kept_bytes_; }
+
+  /// Memory that the device has not: a context, another process's.
+  void charge(DeviceIndex device, std::uint64_t bytes) {
+    devices_[static_cast<std::size_t>(device)].used_bytes += bytes;
+  }
+  [[nodiscard]] DeviceIndex device_of(MemHandle handle) const { return handles_.at(handle).device; }
 
   [[nodiscard]] std::size_t live_handles() const;
   [[nodiscard]] std::size_t live_mappings() const { return mappings_.size(); }
@@ -82,12 +95,21 @@ class MemoryModel {
   [[nodiscard]] std::size_t live_plain() const { return plain_.size(); }
 
  private:
+  // 64 KiB of contents, counted while they live.
+  struct Counted {
+    std::shared_ptr<std::uint64_t> kept_bytes;
+    void operator()(unsigned char* bytes) const;
+  };
+  using Chunk = std::unique_ptr<unsigned char[], Counted>;
+  [[nodiscard]] Chunk make_chunk() const;
+
   struct Handle {
     DeviceIndex device = 0;
     std::uint64_t bytes = 0;
     std::uint64_t mappings = 0;
+    std::uint64_t held = 1;  // by whom it was made, and who retained it
     bool released = false;
-    std::unordered_map<std::uint64_t, std::unique_ptr<unsigned char[]>> chunks;
+    std::unordered_map<std::uint64_t, Chunk> chunks;
   };
   using Ranges = std::map<DeviceAddress, std::uint64_t>;
 
@@ -98,6 +120,7 @@ class MemoryModel {
   [[nodiscard]] bool inside_reservation(DeviceAddress address, std::uint64_t bytes) const;
 
   std::vector<Device> devices_;
+  std::shared_ptr<std::uint64_t> kept_bytes_ = std::make_shared<std::uint64_t>(0);
   std::unordered_map<MemHandle, Handle> handles_;
   MemHandle next_handle_ = 1;
   Ranges reservations_;

@@ -49,6 +49,13 @@ class Timeline {
   /// Whether the event's work is done; where it is, the host knows from now on.
   bool query(EventHandle event);
   void wait_event(std::uint32_t stream, EventHandle event);
+  /// When the event's work is or was done, on the clock.
+  [[nodiscard]] std::uint64_t done_ns(EventHandle event) const { return events_.at(event).done_ns; }
+
+  /// Whether all of the stream's work is done by now.
+  [[nodiscard]] bool idle(std::uint32_t stream) const {
+    return streams_[stream].busy_until_ns <= now_ns_;
+  }
 
   /// The host waits: the clock moves to the end of that work, and the host knows it is done.
   void synchronize_event(EventHandle event);

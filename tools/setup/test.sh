@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything CI checks: layers, formats, a release build with warnings as errors and all its tests,
-# the tests again under the address, undefined-behaviour and thread sanitizers. Ends with one line
-# of counts.
+# the tests again under the address, undefined-behaviour and thread sanitizers, PyTorch on the
+# simulated GPU. Ends with one line of counts.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 jobs=$(nproc)
@@ -22,6 +22,20 @@ check() { # check NAME COMMAND...: one test of its own
   fi
 }
 
+count() { # count NAME REPORT: adds what a JUnit report says
+  local counts p f s
+  counts=$(python3 tools/setup/count_tests.py "$2") || {
+    failed=$((failed + 1))
+    failures+=("$1: no test report")
+    return
+  }
+  read -r p f s <<<"$counts"
+  passed=$((passed + p))
+  failed=$((failed + f))
+  skipped=$((skipped + s))
+  [ "$f" = 0 ] || failures+=("$1: $f tests")
+}
+
 suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"), run their tests
   local preset=$1 targets=$2
   shift 2
@@ -35,18 +49,7 @@ suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"),
   local report="build/$preset/tests.xml"
   rm -f "$report"
   ctest --preset "$preset" -j "$jobs" --progress --output-junit "$PWD/$report" "$@" || true
-  local counts
-  counts=$(python3 tools/setup/count_tests.py "$report") || {
-    failed=$((failed + 1))
-    failures+=("$preset: no test report")
-    return
-  }
-  local p f s
-  read -r p f s <<<"$counts"
-  passed=$((passed + p))
-  failed=$((failed + f))
-  skipped=$((skipped + s))
-  [ "$f" = 0 ] || failures+=("$preset: $f tests")
+  count "$preset" "$report"
 }
 
 echo "== layers and formats"
@@ -57,6 +60,22 @@ suite release all
 check "docs/options.md" tools/setup/check_options.sh
 suite asan all -LE slow
 suite tsan "unit_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
+
+# The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
+for version in 2.11 2.15; do
+  echo "== torch $version"
+  report="build/torch-$version.xml"
+  rm -f "$report"
+  if ! tools/setup/torch.sh "$version"; then
+    failed=$((failed + 1))
+    failures+=("torch $version: install")
+    continue
+  fi
+  check "torch $version: what it imports" python3 simgpu/symbols/collect.py --check \
+    --importers .venv-torch-"$version"/lib/python3*/site-packages/torch
+  ".venv-torch-$version/bin/python" -m pytest -q tests/torch --junit-xml "$report" || true
+  count "torch $version" "$report"
+done
 
 for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
 echo "$passed passed, $failed failed, $skipped skipped"

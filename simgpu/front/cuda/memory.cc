@@ -1,0 +1,158 @@
+// Memory: plain allocations and virtual memory management.
+#include <cstring>
+#include <string>
+
+#include "simgpu/front/cuda/common.h"
+
+using namespace gapless;
+using namespace gapless::simgpu;
+
+// --- plain ---------------------------------------------------------------------------------------
+
+CUDA int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  const Entry entry;
+  *free = entry.process.memory.free_bytes(Process::current());
+  *total = entry.process.memory.total_bytes(Process::current());
+  return kSuccess;
+}
+CUDA int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+  const Entry entry;
+  if (bytes == 0) return kInvalidValue;
+  return answer(entry.process.memory.alloc(Process::current(), bytes, *address));
+}
+CUDA int cuMemFree_v2(std::uint64_t address) {
+  const Entry entry;
+  return answer(entry.process.memory.free(address));
+}
+CUDA int cuMemGetAddressRange_v2(std::uint64_t* begin, std::size_t* bytes, std::uint64_t address) {
+  const Entry entry;
+  const auto span = entry.process.memory.find(address);
+  if (!span) return kNotFound;
+  if (begin != nullptr) *begin = span->begin;
+  if (bytes != nullptr) *bytes = span->bytes;
+  return kSuccess;
+}
+CUDA int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address) {
+  const Entry entry;
+  const auto span = entry.process.memory.find(address);
+  if (!span) return kInvalidValue;
+  switch (attribute) {
+    case 1:
+      *static_cast<void**>(value) = context_of(span->device);
+      return kSuccess;
+    case 2:
+      *static_cast<int*>(value) = 2;
+      return kSuccess;  // device memory
+    case 3:
+      *static_cast<std::uint64_t*>(value) = address;
+      return kSuccess;
+    case 7:
+      *static_cast<std::uint64_t*>(value) = span->begin;
+      return kSuccess;  // buffer id
+    case 8:
+      *static_cast<int*>(value) = 0;
+      return kSuccess;  // not managed
+    case 9:
+      *static_cast<int*>(value) = span->device;
+      return kSuccess;
+    case 11:
+      *static_cast<std::uint64_t*>(value) = span->begin;
+      return kSuccess;
+    case 12:
+      *static_cast<std::size_t*>(value) = span->bytes;
+      return kSuccess;
+    default:
+      return kNotSupported;
+  }
+}
+CUDA int cuMemsetD8Async(std::uint64_t address, unsigned char value, std::size_t count, void*) {
+  const Entry entry;
+  return entry.process.memory.fill(address, value, 1, count) ? kSuccess : kInvalidValue;
+}
+CUDA int cuMemsetD32Async(std::uint64_t address, unsigned value, std::size_t count, void*) {
+  const Entry entry;
+  return entry.process.memory.fill(address, value, 4, 4 * count) ? kSuccess : kInvalidValue;
+}
+CUDA int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t bytes, void*) {
+  const Entry entry;
+  return entry.process.memory.write(target, source, bytes) ? kSuccess : kInvalidValue;
+}
+CUDA int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t bytes, void*) {
+  const Entry entry;
+  return entry.process.memory.read(target, source, bytes) ? kSuccess : kInvalidValue;
+}
+CUDA int cuStreamWriteValue32_v2(void*, std::uint64_t address, unsigned value, unsigned) {
+  const Entry entry;
+  return entry.process.memory.fill(address, value, 4, 4) ? kSuccess : kInvalidValue;
+}
+
+// --- virtual memory management -------------------------------------------------------------------
+
+CUDA int cuMemGetAllocationGranularity(std::size_t* bytes, const cuda_abi::MemAllocationProp*,
+                                       int) {
+  *bytes = std::size_t{2} << 20;
+  return kSuccess;
+}
+CUDA int cuMemAddressReserve(std::uint64_t* address, std::size_t bytes, std::size_t alignment,
+                             std::uint64_t, unsigned long long) {
+  const Entry entry;
+  std::string misuse;
+  return answer(entry.process.memory.model().reserve(bytes, alignment, *address, misuse));
+}
+CUDA int cuMemAddressFree(std::uint64_t address, std::size_t bytes) {
+  const Entry entry;
+  std::string misuse;
+  return answer(entry.process.memory.model().free_reservation(address, bytes, misuse));
+}
+CUDA int cuMemCreate(std::uint64_t* handle, std::size_t bytes,
+                     const cuda_abi::MemAllocationProp* prop, unsigned long long) {
+  const Entry entry;
+  if (!entry.process.has(prop->location.id)) return kInvalidDevice;
+  entry.process.memory.ensure_context(prop->location.id);
+  std::string misuse;
+  return answer(entry.process.memory.model().create(prop->location.id, bytes, *handle, misuse));
+}
+CUDA int cuMemRelease(std::uint64_t handle) {
+  const Entry entry;
+  std::string misuse;
+  return answer(entry.process.memory.model().release(handle, misuse));
+}
+CUDA int cuMemMap(std::uint64_t address, std::size_t bytes, std::size_t offset,
+                  std::uint64_t handle, unsigned long long) {
+  const Entry entry;
+  if (offset != 0) return kInvalidValue;
+  std::string misuse;
+  return answer(entry.process.memory.model().map(address, bytes, handle, misuse));
+}
+CUDA int cuMemUnmap(std::uint64_t address, std::size_t bytes) {
+  const Entry entry;
+  std::string misuse;
+  return answer(entry.process.memory.model().unmap(address, bytes, misuse));
+}
+CUDA int cuMemSetAccess(std::uint64_t address, std::size_t bytes,
+                        const cuda_abi::MemAccessDesc* descriptions, std::size_t count) {
+  const Entry entry;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string misuse;
+    const DriverStatus status = entry.process.memory.model().set_access(
+        address, bytes, descriptions[i].location.id, misuse);
+    if (status != DriverStatus::ok) return answer(status);
+  }
+  return kSuccess;
+}
+CUDA int cuMemGetAllocationPropertiesFromHandle(cuda_abi::MemAllocationProp* prop,
+                                                std::uint64_t handle) {
+  const Entry entry;
+  std::memset(prop, 0, sizeof *prop);
+  prop->type = cuda_abi::kAllocationTypePinned;
+  prop->location = {cuda_abi::kLocationTypeDevice, entry.process.memory.model().device_of(handle)};
+  return kSuccess;
+}
+CUDA int cuMemRetainAllocationHandle(std::uint64_t* handle, void* pointer) {
+  const Entry entry;
+  const auto found =
+      entry.process.memory.model().mappings_in(reinterpret_cast<std::uint64_t>(pointer), 1);
+  if (found.empty()) return kInvalidValue;
+  *handle = found.front().second.handle;
+  return answer(entry.process.memory.model().retain(*handle));
+}

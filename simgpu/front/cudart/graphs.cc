@@ -1,0 +1,229 @@
+// CUDA graphs: capture, nodes, instantiation, launch; user objects that live as long as a graph.
+#include <algorithm>
+
+#include "simgpu/front/cudart/common.h"
+
+using namespace gapless;
+using namespace gapless::simgpu;
+
+namespace {
+
+void release(UserObject* object, unsigned count) {
+  object->references -= std::min(count, object->references);
+  if (object->references != 0) return;
+  object->destroy(object->pointer);
+  delete object;
+}
+
+void release_all(std::vector<std::pair<UserObject*, unsigned>>& objects) {
+  for (const auto& [object, count] : objects) release(object, count);
+  objects.clear();
+}
+
+int instantiate(void** result, void* graph_handle) {
+  const Entry entry;
+  auto* graph = static_cast<Graph*>(graph_handle);
+  auto* exec = new GraphExec;
+  for (const auto& node : graph->nodes) {
+    if (node->run) exec->steps.push_back(node->run);
+  }
+  for (const auto& [object, count] : graph->objects) {
+    object->references += count;
+    exec->objects.emplace_back(object, count);
+  }
+  *result = exec;
+  return abi::success;
+}
+
+}  // namespace
+
+CUDART int cudaStreamBeginCaptureToGraph(void* handle, void* graph, void* const* dependencies,
+                                         const void*, std::size_t count, int mode) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  if (stream->capture) return answer(abi::stream_capture_unmatched);
+  // The legacy default stream cannot be captured.
+  if (reinterpret_cast<std::uintptr_t>(handle) <= 1) {
+    return answer(abi::stream_capture_unsupported);
+  }
+  std::vector<GraphNode*> depends_on;
+  for (std::size_t i = 0; i < count; ++i) {
+    depends_on.push_back(static_cast<GraphNode*>(dependencies[i]));
+  }
+  entry.process.streams.begin_capture(*stream, static_cast<CaptureMode>(mode),
+                                      static_cast<Graph*>(graph), std::move(depends_on));
+  return abi::success;
+}
+CUDART int cudaStreamBeginCapture(void* stream, int mode) {
+  return cudaStreamBeginCaptureToGraph(stream, nullptr, nullptr, nullptr, 0, mode);
+}
+CUDART int cudaStreamEndCapture(void* handle, void** graph) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  *graph = nullptr;
+  if (!stream->capture) return answer(abi::invalid_value);
+  if (stream->capture->origin != stream) return answer(abi::stream_capture_unmatched);
+  *graph = entry.process.streams.end_capture(*stream);
+  return answer(*graph == nullptr ? abi::stream_capture_invalidated : abi::success);
+}
+CUDART int cudaStreamIsCapturing(void* handle, int* status) {
+  const Entry entry;
+  const Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  *status = !stream->capture ? 0 : stream->capture->invalid ? 2 : 1;
+  return abi::success;
+}
+CUDART int cudaStreamGetCaptureInfo(void* handle, int* status, unsigned long long* id, void** graph,
+                                    void* const** dependencies, const void** edge_data,
+                                    std::size_t* count) {
+  const Entry entry;
+  const Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  *status = !stream->capture ? 0 : stream->capture->invalid ? 2 : 1;
+  if (id != nullptr) *id = stream->capture ? stream->capture->id : 0;
+  if (graph != nullptr) *graph = stream->capture ? stream->capture->graph : nullptr;
+  if (dependencies != nullptr) {
+    *dependencies = reinterpret_cast<void* const*>(stream->last.data());
+  }
+  if (edge_data != nullptr) *edge_data = nullptr;
+  if (count != nullptr) *count = stream->last.size();
+  return abi::success;
+}
+CUDART int cudaStreamUpdateCaptureDependencies(void* handle, void** dependencies, const void*,
+                                               std::size_t count, unsigned flags) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  if (!stream->capture) return answer(abi::invalid_value);
+  if ((flags & 1) != 0) stream->last.clear();  // cudaStreamSetCaptureDependencies
+  for (std::size_t i = 0; i < count; ++i) {
+    stream->last.push_back(static_cast<GraphNode*>(dependencies[i]));
+  }
+  return abi::success;
+}
+CUDART int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  thread_local int current = 0;
+  std::swap(current, *mode);
+  return abi::success;
+}
+
+// --- graphs --------------------------------------------------------------------------------------
+
+CUDART int cudaGraphCreate(void** graph, unsigned) {
+  *graph = new Graph;
+  return abi::success;
+}
+CUDART int cudaGraphDestroy(void* handle) {
+  const Entry entry;
+  auto* graph = static_cast<Graph*>(handle);
+  if (graph == nullptr) return answer(abi::invalid_value);
+  release_all(graph->objects);
+  delete graph;
+  return abi::success;
+}
+CUDART int cudaGraphInstantiate(void** exec, void* graph, unsigned long long) {
+  return instantiate(exec, graph);
+}
+CUDART int cudaGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  return instantiate(exec, graph);
+}
+CUDART int cudaGraphExecDestroy(void* handle) {
+  const Entry entry;
+  auto* exec = static_cast<GraphExec*>(handle);
+  if (exec == nullptr) return answer(abi::invalid_value);
+  release_all(exec->objects);
+  delete exec;
+  return abi::success;
+}
+CUDART int cudaGraphUpload(void*, void*) { return abi::success; }
+CUDART int cudaGraphLaunch(void* handle, void* stream_handle) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, stream_handle);
+  if (stream == nullptr || handle == nullptr) return answer(abi::invalid_resource_handle);
+  const auto* exec = static_cast<const GraphExec*>(handle);
+  for (const auto& step : exec->steps) entry.process.streams.submit(*stream, NodeKind::host, step);
+  return abi::success;
+}
+CUDART int cudaGraphGetNodes(void* handle, void** nodes, std::size_t* count) {
+  const Entry entry;
+  const auto* graph = static_cast<const Graph*>(handle);
+  if (nodes != nullptr) {
+    for (std::size_t i = 0; i < std::min(*count, graph->nodes.size()); ++i) {
+      nodes[i] = graph->nodes[i].get();
+    }
+  }
+  *count = graph->nodes.size();
+  return abi::success;
+}
+CUDART int cudaGraphNodeGetType(void* handle, int* type) {
+  *type = static_cast<int>(static_cast<const GraphNode*>(handle)->kind);
+  return abi::success;
+}
+CUDART int cudaGraphNodeGetDependencies(void* handle, void** dependencies, void*,
+                                        std::size_t* count) {
+  const Entry entry;
+  const auto* node = static_cast<const GraphNode*>(handle);
+  if (dependencies != nullptr) {
+    for (std::size_t i = 0; i < std::min(*count, node->depends_on.size()); ++i) {
+      dependencies[i] = node->depends_on[i];
+    }
+  }
+  *count = node->depends_on.size();
+  return abi::success;
+}
+CUDART int cudaGraphAddEmptyNode(void** node, void* graph, void* const* dependencies,
+                                 std::size_t count) {
+  const Entry entry;
+  std::vector<GraphNode*> depends_on;
+  for (std::size_t i = 0; i < count; ++i) {
+    depends_on.push_back(static_cast<GraphNode*>(dependencies[i]));
+  }
+  *node = static_cast<Graph*>(graph)->add(NodeKind::empty, std::move(depends_on));
+  return abi::success;
+}
+CUDART int cudaGraphAddNode(void** node, void* graph, void* const* dependencies, const void*,
+                            std::size_t count, const int* parameters) {
+  const int error = cudaGraphAddEmptyNode(node, graph, dependencies, count);
+  static_cast<GraphNode*>(*node)->kind = static_cast<NodeKind>(*parameters);
+  return error;
+}
+CUDART int cudaGraphKernelNodeGetParams(void* handle, abi::KernelNodeParams* parameters) {
+  *parameters = {};
+  parameters->func = const_cast<void*>(static_cast<const GraphNode*>(handle)->function);
+  return abi::success;
+}
+CUDART int cudaGraphDebugDotPrint(void*, const char*, unsigned) { return abi::success; }
+CUDART int cudaDeviceGetGraphMemAttribute(int, int, void* value) {
+  *static_cast<std::uint64_t*>(value) = 0;
+  return abi::success;
+}
+CUDART int cudaDeviceSetGraphMemAttribute(int, int, void*) { return abi::success; }
+CUDART int cudaDeviceGraphMemTrim(int) { return abi::success; }
+
+// --- user objects --------------------------------------------------------------------------------
+
+CUDART int cudaUserObjectCreate(void** object, void* pointer, void (*destroy)(void*),
+                                unsigned references, unsigned) {
+  *object = new UserObject{pointer, destroy, references};
+  return abi::success;
+}
+CUDART int cudaUserObjectRetain(void* object, unsigned count) {
+  const Entry entry;
+  static_cast<UserObject*>(object)->references += count;
+  return abi::success;
+}
+CUDART int cudaUserObjectRelease(void* object, unsigned count) {
+  const Entry entry;
+  release(static_cast<UserObject*>(object), count);
+  return abi::success;
+}
+CUDART int cudaGraphRetainUserObject(void* handle, void* object, unsigned count, unsigned flags) {
+  const Entry entry;
+  auto* kept = static_cast<UserObject*>(object);
+  if ((flags & 1) == 0) kept->references += count;  // else the caller's references move
+  static_cast<Graph*>(handle)->objects.emplace_back(kept, count);
+  return abi::success;
+}
+CUDART int cudaGraphReleaseUserObject(void*, void*, unsigned) { return abi::success; }

@@ -1,0 +1,238 @@
+// Memory: cudaMalloc and its kin, host memory, copies and fills, what a pointer is.
+#include <cstdlib>
+#include <cstring>
+
+#include "allocator/base/bytes.h"
+#include "simgpu/front/cudart/common.h"
+
+using namespace gapless;
+using namespace gapless::simgpu;
+
+namespace {
+
+DeviceAddress address_of(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
+
+int allocate(Process& process, void** pointer, std::size_t bytes) {
+  if (pointer == nullptr) return answer(abi::invalid_value);
+  *pointer = nullptr;
+  if (bytes == 0) return abi::success;
+  process.memory.ensure_context(Process::current());
+  DeviceAddress address = 0;
+  const DriverStatus status = process.memory.alloc(Process::current(), bytes, address);
+  *pointer = reinterpret_cast<void*>(address);
+  return answer(status);
+}
+
+int release(Process& process, void* pointer) {
+  if (pointer == nullptr) return abi::success;
+  return answer(process.memory.free(address_of(pointer)));
+}
+
+// Memory that the host and the device see: the host's own.
+int allocate_host(void** pointer, std::size_t bytes) {
+  const Entry entry;
+  *pointer = nullptr;
+  if (bytes == 0) return abi::success;
+  *pointer = std::aligned_alloc(4096, align_up(bytes, 4096));
+  if (*pointer == nullptr) return answer(abi::memory_allocation);
+  entry.process.host_memory[reinterpret_cast<std::uintptr_t>(*pointer)] = {bytes, true};
+  return abi::success;
+}
+
+int copy(void* target, const void* source, std::size_t bytes, void* handle) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  Process& process = entry.process;
+  process.streams.submit(*stream, NodeKind::copy, [&process, target, source, bytes] {
+    (void)copy_any(process, target, source, bytes);
+  });
+  return abi::success;
+}
+
+int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t bytes, void* handle) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  if (bytes == 0) return abi::success;
+  if (!entry.process.memory.find(address_of(target))) {
+    if (!entry.process.host_memory.empty()) std::memset(target, static_cast<int>(value), bytes);
+    return abi::success;
+  }
+  Process& process = entry.process;
+  process.streams.submit(*stream, NodeKind::fill, [&process, target, value, width, bytes] {
+    process.memory.fill(address_of(target), value, width, bytes);
+  });
+  return abi::success;
+}
+
+}  // namespace
+
+CUDART int cudaMalloc(void** pointer, std::size_t bytes) {
+  const Entry entry;
+  return allocate(entry.process, pointer, bytes);
+}
+CUDART int cudaFree(void* pointer) {
+  const Entry entry;
+  return release(entry.process, pointer);
+}
+CUDART int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
+  return allocate_host(pointer, bytes);
+}
+CUDART int cudaMallocHost(void** pointer, std::size_t bytes) {
+  return allocate_host(pointer, bytes);
+}
+CUDART int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  return allocate_host(pointer, bytes);
+}
+CUDART int cudaFreeHost(void* pointer) {
+  if (pointer == nullptr) return abi::success;
+  const Entry entry;
+  if (entry.process.host_memory.erase(reinterpret_cast<std::uintptr_t>(pointer)) == 0) {
+    return answer(abi::invalid_value);
+  }
+  std::free(pointer);
+  return abi::success;
+}
+CUDART int cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  const Entry entry;
+  const bool fresh =
+      entry.process.host_memory
+          .emplace(reinterpret_cast<std::uintptr_t>(pointer), HostMemory{bytes, false})
+          .second;
+  return answer(fresh ? abi::success : abi::host_memory_already_registered);
+}
+CUDART int cudaHostUnregister(void* pointer) {
+  const Entry entry;
+  const auto erased = entry.process.host_memory.erase(reinterpret_cast<std::uintptr_t>(pointer));
+  return answer(erased != 0 ? abi::success : abi::host_memory_not_registered);
+}
+CUDART int cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  *device = host;
+  return abi::success;
+}
+CUDART int cudaHostGetFlags(unsigned* flags, void*) {
+  *flags = 0;
+  return abi::success;
+}
+
+CUDART int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const Entry entry;
+  const int device = Process::current();
+  entry.process.memory.ensure_context(device);
+  *free = entry.process.memory.free_bytes(device);
+  *total = entry.process.memory.total_bytes(device);
+  return abi::success;
+}
+
+CUDART int cudaPointerGetAttributes(abi::PointerAttributes* attributes, const void* pointer) {
+  const Entry entry;
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->device = -2;
+  if (const auto span = entry.process.memory.find(address_of(pointer))) {
+    attributes->type = abi::device;
+    attributes->device = span->device;
+    attributes->devicePointer = const_cast<void*>(pointer);
+    return abi::success;
+  }
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  auto host = entry.process.host_memory.upper_bound(at);
+  if (host != entry.process.host_memory.begin()) {
+    --host;
+    if (at < host->first + host->second.bytes) {
+      attributes->type = abi::host;
+      attributes->device = Process::current();
+      attributes->devicePointer = attributes->hostPointer = const_cast<void*>(pointer);
+      return abi::success;
+    }
+  }
+  attributes->hostPointer = const_cast<void*>(pointer);
+  return abi::success;
+}
+
+// --- copies and fills ----------------------------------------------------------------------------
+
+CUDART int cudaMemcpy(void* target, const void* source, std::size_t bytes, int) {
+  const int error = copy(target, source, bytes, nullptr);
+  const Entry entry;
+  if (Stream* stream = stream_of(entry.process, nullptr); !stream->capture) {
+    entry.process.streams.time().synchronize_stream(stream->index);
+  }
+  return error;
+}
+CUDART int cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, int, void* stream) {
+  return copy(target, source, bytes, stream);
+}
+CUDART int cudaMemcpyPeer(void* target, int, const void* source, int, std::size_t bytes) {
+  return copy(target, source, bytes, nullptr);
+}
+CUDART int cudaMemcpyPeerAsync(void* target, int, const void* source, int, std::size_t bytes,
+                               void* stream) {
+  return copy(target, source, bytes, stream);
+}
+CUDART int cudaMemcpy2DAsync(void* target, std::size_t target_pitch, const void* source,
+                             std::size_t source_pitch, std::size_t width, std::size_t height, int,
+                             void* stream) {
+  for (std::size_t row = 0; row < height; ++row) {
+    const int error = copy(static_cast<char*>(target) + row * target_pitch,
+                           static_cast<const char*>(source) + row * source_pitch, width, stream);
+    if (error != abi::success) return error;
+  }
+  return abi::success;
+}
+CUDART int cudaMemcpy2D(void* target, std::size_t target_pitch, const void* source,
+                        std::size_t source_pitch, std::size_t width, std::size_t height, int kind) {
+  return cudaMemcpy2DAsync(target, target_pitch, source, source_pitch, width, height, kind,
+                           nullptr);
+}
+CUDART int cudaMemset(void* target, int value, std::size_t bytes) {
+  return fill(target, static_cast<std::uint8_t>(value), 1, bytes, nullptr);
+}
+CUDART int cudaMemsetAsync(void* target, int value, std::size_t bytes, void* stream) {
+  return fill(target, static_cast<std::uint8_t>(value), 1, bytes, stream);
+}
+
+// --- variables of the device ---------------------------------------------------------------------
+
+CUDART int cudaGetSymbolAddress(void** pointer, const void* symbol) {
+  const Entry entry;
+  const auto bytes = entry.process.variable_bytes.find(symbol);
+  if (bytes == entry.process.variable_bytes.end()) return answer(abi::invalid_symbol);
+  DeviceAddress& address = entry.process.variables[symbol];
+  if (address == 0) {
+    entry.process.memory.ensure_context(Process::current());
+    const DriverStatus status =
+        entry.process.memory.alloc(Process::current(), bytes->second, address);
+    if (status != DriverStatus::ok) return answer(status);
+  }
+  *pointer = reinterpret_cast<void*>(address);
+  return abi::success;
+}
+CUDART int cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
+  const Entry entry;
+  const auto found = entry.process.variable_bytes.find(symbol);
+  if (found == entry.process.variable_bytes.end()) return answer(abi::invalid_symbol);
+  *bytes = found->second;
+  return abi::success;
+}
+CUDART int cudaMemcpyToSymbol(const void* symbol, const void* source, std::size_t bytes,
+                              std::size_t offset, int) {
+  void* pointer = nullptr;
+  const int error = cudaGetSymbolAddress(&pointer, symbol);
+  if (error != abi::success) return error;
+  return copy(static_cast<char*>(pointer) + offset, source, bytes, nullptr);
+}
+CUDART int cudaMemcpyToSymbolAsync(const void* symbol, const void* source, std::size_t bytes,
+                                   std::size_t offset, int, void* stream) {
+  void* pointer = nullptr;
+  const int error = cudaGetSymbolAddress(&pointer, symbol);
+  if (error != abi::success) return error;
+  return copy(static_cast<char*>(pointer) + offset, source, bytes, stream);
+}
+CUDART int cudaMemcpyFromSymbol(void* target, const void* symbol, std::size_t bytes,
+                                std::size_t offset, int) {
+  void* pointer = nullptr;
+  const int error = cudaGetSymbolAddress(&pointer, symbol);
+  if (error != abi::success) return error;
+  return copy(target, static_cast<char*>(pointer) + offset, bytes, nullptr);
+}

@@ -1,0 +1,141 @@
+// libnvidia-ml.so.1: what nvidia-smi knows, as far as PyTorch and monitors ask.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "simgpu/process/process.h"
+
+#define NVML extern "C" __attribute__((visibility("default")))
+
+using namespace gapless::simgpu;
+
+namespace {
+
+enum : int { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6 };
+
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total;
+  unsigned long long reserved;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct PciInfo {
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned pci_device_id;
+  unsigned pci_subsystem_id;
+  char bus_id[32];
+};
+
+void* handle_of(int device) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
+}
+int device_of(const void* handle) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(handle)) - 1;
+}
+
+}  // namespace
+
+NVML int nvmlInit_v2() { return kSuccess; }
+NVML int nvmlInit() { return kSuccess; }
+NVML int nvmlInitWithFlags(unsigned) { return kSuccess; }
+NVML int nvmlShutdown() { return kSuccess; }
+NVML const char* nvmlErrorString(int error) {
+  return error == kSuccess ? "Success" : error == kNotSupported ? "Not Supported" : "Not Found";
+}
+NVML int nvmlSystemGetCudaDriverVersion(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+NVML int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  return nvmlSystemGetCudaDriverVersion(version);
+}
+NVML int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  std::snprintf(text, length, "580.0 (simulated)");
+  return kSuccess;
+}
+NVML int nvmlDeviceGetCount_v2(unsigned* count) {
+  const Entry entry;
+  *count = static_cast<unsigned>(entry.process.devices());
+  return kSuccess;
+}
+NVML int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+NVML int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
+  const Entry entry;
+  if (!entry.process.has(static_cast<int>(index))) return kInvalidArgument;
+  *handle = handle_of(static_cast<int>(index));
+  return kSuccess;
+}
+NVML int nvmlDeviceGetHandleByIndex(unsigned index, void** handle) {
+  return nvmlDeviceGetHandleByIndex_v2(index, handle);
+}
+NVML int nvmlDeviceGetHandleByPciBusId_v2(const char* text, void** handle) {
+  unsigned domain = 0;
+  unsigned bus = 0;
+  const Entry entry;
+  if (std::sscanf(text, "%x:%x", &domain, &bus) != 2 ||
+      !entry.process.has(static_cast<int>(bus) - 1)) {
+    return kNotFound;
+  }
+  *handle = handle_of(static_cast<int>(bus) - 1);
+  return kSuccess;
+}
+NVML int nvmlDeviceGetIndex(const void* handle, unsigned* index) {
+  *index = static_cast<unsigned>(device_of(handle));
+  return kSuccess;
+}
+NVML int nvmlDeviceGetName(const void* handle, char* name, unsigned length) {
+  const Entry entry;
+  if (!entry.process.has(device_of(handle))) return kInvalidArgument;
+  std::snprintf(name, length, "%s", entry.process.gpu(device_of(handle)).name.c_str());
+  return kSuccess;
+}
+NVML int nvmlDeviceGetUUID(const void* handle, char* text, unsigned length) {
+  std::snprintf(text, length, "GPU-6761706c-6573-732d-7369-%012x", device_of(handle));
+  return kSuccess;
+}
+NVML int nvmlDeviceGetPciInfo_v3(const void* handle, PciInfo* info) {
+  std::memset(info, 0, sizeof *info);
+  info->bus = static_cast<unsigned>(device_of(handle)) + 1;
+  std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", info->bus);
+  std::snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "0000:%02X:00.0", info->bus);
+  return kSuccess;
+}
+NVML int nvmlDeviceGetMemoryInfo(const void* handle, Memory* memory) {
+  const Entry entry;
+  const int device = device_of(handle);
+  if (!entry.process.has(device)) return kInvalidArgument;
+  memory->total = entry.process.memory.total_bytes(device);
+  memory->free = entry.process.memory.free_bytes(device);
+  memory->used = memory->total - memory->free;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetMemoryInfo_v2(const void* handle, MemoryV2* memory) {
+  Memory plain{};
+  const int error = nvmlDeviceGetMemoryInfo(handle, &plain);
+  memory->total = plain.total;
+  memory->reserved = 0;
+  memory->free = plain.free;
+  memory->used = plain.used;
+  return error;
+}
+// One process holds memory here: this one. It says so by saying nothing, as a driver does in a
+// container.
+NVML int nvmlDeviceGetComputeRunningProcesses(const void*, unsigned* count, void*) {
+  *count = 0;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetComputeRunningProcesses_v3(const void*, unsigned* count, void*) {
+  *count = 0;
+  return kSuccess;
+}

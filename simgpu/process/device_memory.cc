@@ -1,0 +1,186 @@
+#include "simgpu/process/device_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::simgpu {
+namespace {
+
+constexpr std::uint64_t kSlab = 2 * MiB;
+constexpr std::uint64_t kGrain = 512;
+// Host memory for contents: for large copies, and for those up to 1 MiB.
+constexpr std::uint64_t kSmallCopy = 1 * MiB;
+constexpr std::uint64_t kKeptForLarge = 64 * MiB;
+constexpr std::uint64_t kKeptForSmall = 512 * MiB;
+
+std::vector<MemoryModel::Device> devices_of(const std::vector<GpuProfile>& gpus) {
+  std::vector<MemoryModel::Device> devices;
+  for (const GpuProfile& gpu : gpus) devices.push_back({gpu.total_bytes, 2 * MiB, 0});
+  return devices;
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(const std::vector<GpuProfile>& gpus)
+    : gpus_(gpus), model_(devices_of(gpus)), contexts_(gpus.size(), false) {}
+
+void DeviceMemory::ensure_context(DeviceIndex device) {
+  const auto index = static_cast<std::size_t>(device);
+  if (contexts_[index]) return;
+  contexts_[index] = true;
+  model_.charge(device, gpus_[index].context_bytes);
+}
+
+std::uint64_t DeviceMemory::free_bytes(DeviceIndex device) const {
+  return model_.device(device).total_bytes - model_.device(device).used_bytes;
+}
+
+std::uint64_t DeviceMemory::total_bytes(DeviceIndex device) const {
+  return model_.device(device).total_bytes;
+}
+
+// --- cudaMalloc ----------------------------------------------------------------------------------
+
+DriverStatus DeviceMemory::alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address) {
+  std::string misuse;
+  if (bytes >= kSlab) {
+    const DriverStatus status = model_.alloc(device, bytes, address, misuse);
+    if (status == DriverStatus::ok) plain_[address] = {address, bytes, device, false};
+    return status;
+  }
+  const std::uint64_t size = align_up(std::max<std::uint64_t>(bytes, 1), kGrain);
+  for (auto& [base, slab] : slabs_) {
+    if (slab.device != device) continue;
+    std::uint64_t at = 0;
+    for (const auto& [offset, used] : slab.used) {
+      if (offset - at >= size) break;
+      at = offset + used;
+    }
+    if (at + size > kSlab) continue;
+    slab.used[at] = size;
+    address = base + at;
+    return DriverStatus::ok;
+  }
+  DeviceAddress base = 0;
+  const DriverStatus status = model_.alloc(device, kSlab, base, misuse);
+  if (status != DriverStatus::ok) return status;
+  plain_[base] = {base, kSlab, device, false};
+  slabs_[base] = {device, {{0, size}}};
+  address = base;
+  return DriverStatus::ok;
+}
+
+DriverStatus DeviceMemory::free(DeviceAddress address) {
+  std::string misuse;
+  auto slab = slabs_.upper_bound(address);
+  if (slab != slabs_.begin() && address < std::prev(slab)->first + kSlab) {
+    --slab;
+    const DeviceAddress base = slab->first;
+    if (slab->second.used.erase(address - base) == 0) return DriverStatus::invalid_value;
+    if (!slab->second.used.empty()) return DriverStatus::ok;
+    const DeviceIndex device = slab->second.device;
+    slabs_.erase(slab);
+    plain_.erase(base);
+    return model_.free(device, base, misuse);
+  }
+  const auto found = plain_.find(address);
+  if (found == plain_.end()) return DriverStatus::invalid_value;
+  const DeviceIndex device = found->second.device;
+  plain_.erase(found);
+  return model_.free(device, address, misuse);
+}
+
+std::optional<DeviceMemory::Span> DeviceMemory::find(DeviceAddress address) const {
+  if (auto slab = slabs_.upper_bound(address);
+      slab != slabs_.begin() && address < std::prev(slab)->first + kSlab) {
+    --slab;
+    auto used = slab->second.used.upper_bound(address - slab->first);
+    if (used == slab->second.used.begin()) return {};
+    --used;
+    if (address - slab->first >= used->first + used->second) return {};
+    return Span{slab->first + used->first, used->second, slab->second.device, false};
+  }
+  if (auto plain = plain_.upper_bound(address); plain != plain_.begin()) {
+    --plain;
+    if (address < plain->second.begin + plain->second.bytes) return plain->second;
+  }
+  const auto mapped = model_.mappings_in(address, 1);
+  if (mapped.empty()) return {};
+  const auto& [begin, mapping] = mapped.front();
+  return Span{begin, mapping.bytes, model_.device_of(mapping.handle), true};
+}
+
+// --- contents ------------------------------------------------------------------------------------
+
+std::optional<std::vector<PhysicalRange>> DeviceMemory::resolve(DeviceAddress address,
+                                                                std::uint64_t bytes) const {
+  std::string misuse;
+  for (std::size_t device = 0; device < gpus_.size(); ++device) {
+    if (auto ranges = model_.resolve(address, bytes, static_cast<DeviceIndex>(device), misuse)) {
+      return ranges;
+    }
+  }
+  return {};
+}
+
+bool DeviceMemory::may_keep(std::uint64_t bytes) const {
+  return model_.kept_bytes() + bytes <= (bytes <= kSmallCopy ? kKeptForSmall : kKeptForLarge);
+}
+
+bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t bytes) {
+  const auto ranges = resolve(target, bytes);
+  if (!ranges) return false;
+  const auto* from = static_cast<const unsigned char*>(source);
+  const bool keep = may_keep(bytes);
+  for (const PhysicalRange& range : *ranges) {
+    model_.forget(range);
+    if (keep) model_.write(range, from);
+    from += range.bytes;
+  }
+  return true;
+}
+
+bool DeviceMemory::read(void* target, DeviceAddress source, std::uint64_t bytes) const {
+  const auto ranges = resolve(source, bytes);
+  if (!ranges) return false;
+  auto* to = static_cast<unsigned char*>(target);
+  for (const PhysicalRange& range : *ranges) {
+    model_.read(range, to);
+    to += range.bytes;
+  }
+  return true;
+}
+
+bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes) {
+  const auto to = resolve(target, bytes);
+  const auto from = resolve(source, bytes);
+  if (!to || !from) return false;
+  const bool known = std::any_of(from->begin(), from->end(), [&](const PhysicalRange& range) {
+    return model_.has_contents(range);
+  });
+  if (!known || !may_keep(bytes)) {
+    for (const PhysicalRange& range : *to) model_.forget(range);
+    return true;
+  }
+  std::vector<unsigned char> buffer(bytes);
+  return read(buffer.data(), source, bytes) && write(target, buffer.data(), bytes);
+}
+
+bool DeviceMemory::fill(DeviceAddress target, std::uint32_t value, std::uint32_t width,
+                        std::uint64_t bytes) {
+  const auto ranges = resolve(target, bytes);
+  if (!ranges) return false;
+  if (value == 0 || !may_keep(bytes)) {
+    for (const PhysicalRange& range : *ranges) model_.forget(range);
+    return true;
+  }
+  std::vector<unsigned char> buffer(bytes);
+  for (std::uint64_t at = 0; at + width <= bytes; at += width) {
+    std::memcpy(buffer.data() + at, &value, width);
+  }
+  return write(target, buffer.data(), bytes);
+}
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,75 @@
+// DeviceMemory: the memory of a process's simulated GPUs.
+//
+//   cudaMalloc   2 MiB and more: whole pages of 2 MiB, ascending first-fit addresses
+//                less: packed into slabs of 2 MiB       [ 512 B | 4 KiB | ... ]
+//   cuMem*       MemoryModel, as it is
+//
+// Contents: what the host wrote (copies, memset) comes back; what kernels would have written does
+// not: that reads as zeros, or as what was there before. Small copies (labels, masks, lengths) are
+// kept, large ones (weights) only while they are few; what is dropped reads as zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simgpu/memory_model.h"
+#include "simgpu/process/gpu_profile.h"
+
+namespace gapless::simgpu {
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(const std::vector<GpuProfile>& gpus);
+
+  /// The first use of a device takes what its context takes.
+  void ensure_context(DeviceIndex device);
+  [[nodiscard]] bool has_context(DeviceIndex device) const {
+    return contexts_[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] std::uint64_t free_bytes(DeviceIndex device) const;
+  [[nodiscard]] std::uint64_t total_bytes(DeviceIndex device) const;
+
+  DriverStatus alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address);
+  DriverStatus free(DeviceAddress address);
+
+  /// The cuMem* calls; what they find wrong is in last_misuse().
+  [[nodiscard]] MemoryModel& model() { return model_; }
+
+  struct Span {
+    DeviceAddress begin = 0;
+    std::uint64_t bytes = 0;
+    DeviceIndex device = 0;
+    bool mapped = false;  // by cuMemMap
+  };
+  /// The allocation or the mapping that an address lies in; nothing for a host address.
+  [[nodiscard]] std::optional<Span> find(DeviceAddress address) const;
+
+  /// False where part of the range is no memory that a device could reach.
+  bool write(DeviceAddress target, const void* source, std::uint64_t bytes);
+  bool read(void* target, DeviceAddress source, std::uint64_t bytes) const;
+  bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
+  /// Fills with `value`, `width` bytes of it (1, 2 or 4) over and over.
+  bool fill(DeviceAddress target, std::uint32_t value, std::uint32_t width, std::uint64_t bytes);
+
+ private:
+  struct Slab {
+    DeviceIndex device = 0;
+    std::map<std::uint64_t, std::uint64_t> used;  // offset -> bytes
+  };
+  /// Whether so much more may be kept in host memory.
+  [[nodiscard]] bool may_keep(std::uint64_t bytes) const;
+  [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address,
+                                                                  std::uint64_t bytes) const;
+
+  std::vector<GpuProfile> gpus_;
+  MemoryModel model_;
+  std::vector<bool> contexts_;
+  std::map<DeviceAddress, Slab> slabs_;
+  std::map<DeviceAddress, Span> plain_;  // what alloc() gave from 2 MiB on, and the slabs
+};
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,124 @@
+#include "simgpu/process/gpu_profile.h"
+
+#include <algorithm>
+#include <cctype>
+#include <stdexcept>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::simgpu {
+namespace {
+
+struct BuiltIn {
+  const char* key;  // lower case, letters and digits only
+  const char* shown;
+  GpuProfile profile;
+};
+
+// Capacity in hundredths of GiB.
+constexpr std::uint64_t gib(std::uint64_t hundredths) { return hundredths * GiB / 100 / MiB * MiB; }
+
+const std::vector<BuiltIn>& built_in() {
+  static const std::vector<BuiltIn> profiles = {
+      {"a100",
+       "A100",
+       {"NVIDIA A100-SXM4-80GB", gib(7915), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
+        424 * MiB}},
+      {"a10040gb",
+       "A100-40GB",
+       {"NVIDIA A100-SXM4-40GB", gib(3939), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
+        424 * MiB}},
+      {"h100",
+       "H100",
+       {"NVIDIA H100 80GB HBM3", gib(7911), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 50 * MiB,
+        520 * MiB}},
+      {"h200",
+       "H200",
+       {"NVIDIA H200", gib(13981), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 60 * MiB, 520 * MiB}},
+      {"b200",
+       "B200",
+       {"NVIDIA B200", gib(17836), 10, 0, 148, 2048, 228 * KiB, 227 * KiB, 126 * MiB, 640 * MiB}},
+      {"rtx4090",
+       "RTX 4090",
+       {"NVIDIA GeForce RTX 4090", gib(2364), 8, 9, 128, 1536, 100 * KiB, 99 * KiB, 72 * MiB,
+        380 * MiB}},
+      {"rtx3090",
+       "RTX 3090",
+       {"NVIDIA GeForce RTX 3090", gib(2369), 8, 6, 82, 1536, 100 * KiB, 99 * KiB, 6 * MiB,
+        300 * MiB}},
+      {"l4",
+       "L4",
+       {"NVIDIA L4", gib(2203), 8, 9, 58, 1536, 100 * KiB, 99 * KiB, 48 * MiB, 250 * MiB}},
+      {"a10g",
+       "A10G",
+       {"NVIDIA A10G", gib(2207), 8, 6, 80, 1536, 100 * KiB, 99 * KiB, 6 * MiB, 300 * MiB}},
+      {"t4", "T4", {"Tesla T4", gib(1474), 7, 5, 40, 1024, 64 * KiB, 64 * KiB, 4 * MiB, 150 * MiB}},
+      {"v100",
+       "V100",
+       {"Tesla V100-SXM2-16GB", gib(1577), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB}},
+  };
+  return profiles;
+}
+
+std::string key_of(std::string_view name) {
+  std::string key;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return key;
+}
+
+GpuProfile parse_one(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string_view first = text.substr(0, colon);
+  const auto found =
+      std::find_if(built_in().begin(), built_in().end(),
+                   [key = key_of(first)](const BuiltIn& known) { return known.key == key; });
+  GpuProfile profile = built_in().front().profile;
+  std::string_view size = text;
+  if (found != built_in().end()) {
+    profile = found->profile;
+    if (colon == std::string_view::npos) return profile;
+    size = text.substr(colon + 1);
+  } else {
+    profile.name = "simulated GPU";
+  }
+  const std::optional<std::uint64_t> bytes =
+      colon != std::string_view::npos && found == built_in().end() ? std::nullopt
+                                                                   : parse_bytes(size);
+  if (!bytes || *bytes < profile.context_bytes + 2 * MiB) {
+    std::string known;
+    for (const std::string& name : gpu_profile_names()) known += (known.empty() ? "" : ", ") + name;
+    throw std::invalid_argument("\"" + std::string(text) + "\" is no GPU: give a size above " +
+                                format_bytes(profile.context_bytes) +
+                                " (\"16GiB\"), a name, or both (\"A100:40GiB\"); known are " +
+                                known);
+  }
+  profile.total_bytes = *bytes / (2 * MiB) * (2 * MiB);
+  return profile;
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_profile_names() {
+  std::vector<std::string> names;
+  for (const BuiltIn& known : built_in()) names.emplace_back(known.shown);
+  return names;
+}
+
+std::vector<GpuProfile> parse_gpus(std::string_view text) {
+  std::vector<GpuProfile> gpus;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    std::string_view one = text.substr(0, comma);
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    gpus.push_back(parse_one(one));
+    if (comma == std::string_view::npos) return gpus;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,37 @@
+// GpuProfile: which GPU to be. "A100", "RTX 4090", "16GiB", "A100:40GiB".
+//
+//   parse_gpus("A100,16GiB")  ->  an A100 with 80 GB, and a card of 16 GiB that is otherwise one
+//
+// Capacities are those PyTorch's messages give for such cards ("GPU 0 has a total capacity of
+// 79.15 GiB"): what the driver keeps for itself is taken off already.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gapless::simgpu {
+
+struct GpuProfile {
+  std::string name;  // as cudaDeviceProp::name gives it
+  std::uint64_t total_bytes = 0;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int multiprocessors = 0;
+  int threads_per_multiprocessor = 0;
+  std::uint64_t shared_per_multiprocessor_bytes = 0;
+  std::uint64_t shared_per_block_optin_bytes = 0;
+  std::uint64_t l2_bytes = 0;
+  /// What a context takes before the first allocation.
+  std::uint64_t context_bytes = 0;
+};
+
+/// The built-in profiles, by the names they are asked for: {"A100", ...}.
+std::vector<std::string> gpu_profile_names();
+
+/// PROFILE, SIZE or PROFILE:SIZE, separated by commas. Names are compared without case, spaces,
+/// '-' and '_'. Throws std::invalid_argument, naming what it does not know and what there is.
+std::vector<GpuProfile> parse_gpus(std::string_view text);
+
+}  // namespace gapless::simgpu

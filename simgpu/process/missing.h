@@ -1,0 +1,11 @@
+// Functions that the libraries export but that are not simulated.
+#pragma once
+
+#include "simgpu/process/api.h"
+
+extern "C" {
+
+/// Called by every generated function: says once which one was called, and returns `status`, its
+/// library's "not supported". With SIMGPU_STRICT=1 the process ends there.
+SIMGPU_API int simgpu_missing(const char* library, const char* function, int status);
+}

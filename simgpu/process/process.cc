@@ -1,0 +1,59 @@
+#include "simgpu/process/process.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace gapless::simgpu {
+namespace {
+
+Config read_config() {
+  try {
+    return config_from_environment();
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "simgpu: %s\n", error.what());
+    std::exit(2);
+  }
+}
+
+}  // namespace
+
+Process::Process(Config config)
+    : memory(config.gpus),
+      streams(static_cast<int>(config.gpus.size())),
+      config_(std::move(config)) {}
+
+Process& Process::get() {
+  // Never destroyed: other libraries' destructors still call.
+  static auto* process = new Process(read_config());
+  return *process;
+}
+
+int& Process::current() {
+  thread_local int device = 0;
+  return device;
+}
+
+bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes) {
+  if (bytes == 0) return true;
+  const auto to = reinterpret_cast<DeviceAddress>(target);
+  const auto from = reinterpret_cast<DeviceAddress>(source);
+  const bool to_device = process.memory.find(to).has_value();
+  const bool from_device = process.memory.find(from).has_value();
+  if (to_device && from_device) return process.memory.copy(to, from, bytes);
+  if (to_device) return process.memory.write(to, source, bytes);
+  if (from_device) return process.memory.read(target, from, bytes);
+  std::memmove(target, source, bytes);
+  return true;
+}
+
+std::uint64_t duration_ns(const Kernel& kernel, void** arguments) {
+  // at::cuda::sleep's kernel spins for so many cycles; say 1 GHz.
+  if (arguments == nullptr || kernel.name.find("spin_kernel") == std::string::npos) return 0;
+  std::int64_t cycles = 0;
+  std::memcpy(&cycles, arguments[0], sizeof cycles);
+  return cycles < 0 ? 0 : static_cast<std::uint64_t>(cycles);
+}
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,83 @@
+// Process: everything the libraries in front share: the GPUs of this process.
+//
+//   libcudart.so.13  --,
+//   libcuda.so.1     --+--  Process (one, in libsimgpu.so)  --  DeviceMemory, Streams, kernels
+//   libcublas.so.13  --'
+//
+// One lock for all: a front function enters with Entry, which also lets time catch up. State is
+// made at the first call, never in a constructor, for children inherit the preload.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simgpu/process/api.h"
+#include "simgpu/process/config.h"
+#include "simgpu/process/device_memory.h"
+#include "simgpu/process/streams.h"
+
+namespace gapless::simgpu {
+
+/// A kernel the program registered.
+struct Kernel {
+  std::string name;
+  const void* host_function = nullptr;
+};
+
+struct HostMemory {
+  std::uint64_t bytes = 0;
+  bool ours = true;  // false: the program's own, registered
+};
+
+class SIMGPU_API Process {
+ public:
+  /// Ends the process with a message where the environment asks for what there is not.
+  static Process& get();
+
+  explicit Process(Config config);
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  [[nodiscard]] int devices() const { return static_cast<int>(config_.gpus.size()); }
+  [[nodiscard]] bool has(int device) const { return device >= 0 && device < devices(); }
+  [[nodiscard]] const GpuProfile& gpu(int device) const {
+    return config_.gpus[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] const Config& config() const { return config_; }
+
+  /// The calling thread's device.
+  static int& current();
+
+  DeviceMemory memory;
+  Streams streams;
+  std::unordered_map<const void*, Kernel> kernels;                // by host function
+  std::map<std::uintptr_t, HostMemory> host_memory;               // pinned, by address
+  std::unordered_map<const void*, std::uint64_t> variable_bytes;  // registered device variables
+  std::unordered_map<const void*, DeviceAddress> variables;       // those that were asked for
+
+  std::recursive_mutex mutex;
+
+ private:
+  Config config_;
+};
+
+/// Inside the process, with the lock.
+class Entry {
+ public:
+  Entry() : process(Process::get()), lock_(process.mutex) { process.streams.tick(); }
+  Process& process;
+
+ private:
+  std::scoped_lock<std::recursive_mutex> lock_;
+};
+
+/// Copies between any two places, host or device. False where a device range is not memory.
+SIMGPU_API bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes);
+
+/// How long a kernel keeps its stream busy: nothing, but for torch.cuda._sleep.
+SIMGPU_API std::uint64_t duration_ns(const Kernel& kernel, void** arguments);
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,47 @@
+"""Runs programs under the real PyTorch on simulated GPUs.
+
+The interpreter that runs pytest is the one whose torch is tested; programs run in processes of
+their own, with the libraries of build/release/lib/simgpu in front of everything.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIBRARIES = ROOT / "build" / "release" / "lib" / "simgpu"
+
+
+class Result:
+    def __init__(self, done: subprocess.CompletedProcess):
+        self.status = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    def values(self) -> dict[str, str]:
+        """The lines "name: value" that the program printed."""
+        pairs = (line.split(": ", 1) for line in self.out.splitlines() if ": " in line)
+        return dict(pair for pair in pairs if len(pair) == 2)
+
+
+@pytest.fixture
+def simulate():
+    """simulate(code, gpus="16GiB", **environment): the Result of a Python program."""
+
+    def run(code: str, gpus: str = "16GiB", timeout: float = 120, check: bool = True,
+            **environment: str) -> Result:
+        preload = ":".join(str(path) for path in sorted(LIBRARIES.glob("*.so*")))
+        assert preload, f"no libraries in {LIBRARIES}: build first"
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+            env={**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus, **environment},
+            capture_output=True, text=True, timeout=timeout, check=False)
+        result = Result(done)
+        if check and done.returncode != 0:
+            pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return result
+
+    return run

@@ -1,0 +1,142 @@
+"""The simulated GPU as PyTorch sees it: devices, memory, time."""
+
+
+def test_devices_are_what_was_asked_for(simulate):
+    values = simulate("""
+        import torch
+        print("count:", torch.cuda.device_count())
+        for i in range(torch.cuda.device_count()):
+            p = torch.cuda.get_device_properties(i)
+            print(f"{i}:", p.name, p.total_memory, (p.major, p.minor), p.multi_processor_count)
+    """, gpus="A100,T4:8GiB,12GiB").values()
+    assert values["count"] == "3"
+    assert values["0"] == "NVIDIA A100-SXM4-80GB 84986036224 (8, 0) 108"
+    assert values["1"] == f"Tesla T4 {8 << 30} (7, 5) 40"
+    assert values["2"].startswith(f"simulated GPU {12 << 30}")
+
+
+def test_no_gpu_is_touched_before_it_is_asked_for(simulate):
+    values = simulate("""
+        import torch
+        print("initialized:", torch.cuda.is_initialized())
+        free, total = torch.cuda.mem_get_info(0)
+        print("context:", total - free)
+    """, SIMGPU_CONTEXT="100MiB").values()
+    assert values["initialized"] == "False"
+    assert int(values["context"]) == 100 << 20
+
+
+def test_out_of_memory_at_exact_capacity(simulate):
+    # 64 MiB of context leave 16,320 MiB: 8,160 requests of 2 MiB, and not one more.
+    values = simulate("""
+        import torch
+        def take(n): return [torch.empty(20 << 20, dtype=torch.uint8, device="cuda") for _ in range(n)]
+        kept = take(816)
+        print("free:", torch.cuda.mem_get_info()[0])
+        try:
+            take(1)
+        except torch.OutOfMemoryError as error:
+            print("error:", error)
+        del kept[:1]
+        kept += take(1)
+        print("again: fits")
+    """, SIMGPU_CONTEXT="64MiB").values()
+    assert values["free"] == "0"
+    assert values["again"] == "fits"
+    assert values["error"].startswith(
+        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 16.00 GiB "
+        "of which 0 bytes is free.")
+
+
+def test_expandable_segments_map_pages(simulate):
+    values = simulate("""
+        import torch
+        x = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+        y = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+        del x
+        z = torch.empty(110 << 20, dtype=torch.uint8, device="cuda")
+        print("reserved:", torch.cuda.memory_reserved() >> 20)
+        print("segments:", len(torch.cuda.memory_snapshot()))
+        print("expandable:", torch.cuda.memory_snapshot()[0]["is_expandable"])
+    """, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True").values()
+    assert values == {"reserved": "240", "segments": "1", "expandable": "True"}
+
+
+def test_what_the_host_wrote_comes_back(simulate):
+    values = simulate("""
+        import torch
+        x = torch.arange(100000, dtype=torch.int64)
+        y = x.cuda()
+        print("same:", torch.equal(y.cpu(), x))
+        print("part:", torch.equal(y[5000:6000].cpu(), x[5000:6000]))
+        print("copied:", torch.equal(y.clone().cpu(), x))
+        print("item:", y[77].item())
+        print("pinned:", torch.equal(x.pin_memory().cuda(non_blocking=True).cpu(), x))
+    """).values()
+    assert values == {"same": "True", "part": "True", "copied": "True", "item": "77",
+                      "pinned": "True"}
+
+
+def test_two_devices_and_copies_between_them(simulate):
+    values = simulate("""
+        import torch
+        x = torch.arange(1000).to("cuda:0")
+        y = x.to("cuda:1")
+        print("there:", torch.equal(y.cpu(), torch.arange(1000)))
+        print("peer:", torch.cuda.can_device_access_peer(0, 1))
+        print("allocated:", torch.cuda.memory_allocated(0), torch.cuda.memory_allocated(1))
+    """, gpus="16GiB,8GiB").values()
+    assert values == {"there": "True", "peer": "True", "allocated": "8192 8192"}
+
+
+def test_streams_are_busy_as_long_as_they_sleep(simulate):
+    values = simulate("""
+        import torch
+        side = torch.cuda.Stream()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(side):
+            begin.record()
+            torch.cuda._sleep(200_000_000)
+            end.record()
+        print("done:", end.query(), side.query())
+        torch.cuda.current_stream().wait_event(end)
+        torch.cuda.synchronize()
+        print("then:", end.query(), side.query())
+        print("ms:", round(begin.elapsed_time(end)))
+    """).values()
+    assert values["done"] == "False False"
+    assert values["then"] == "True True"
+    assert 199 <= int(values["ms"]) <= 220
+
+
+def test_graphs_record_and_replay(simulate):
+    values = simulate("""
+        import torch
+        x = torch.arange(8).cuda()
+        out = torch.zeros(8, dtype=torch.int64, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x + 1
+            out.copy_(x)
+        print("before:", out.tolist())
+        graph.replay()
+        print("after:", out.tolist())
+        free = torch.cuda.memory_allocated()
+        del graph, y
+        torch.cuda.empty_cache()
+        print("freed:", torch.cuda.memory_allocated() < free)
+    """).values()
+    assert values["before"] == str([0] * 8)
+    assert values["after"] == str(list(range(8)))
+    assert values["freed"] == "True"
+
+
+def test_bad_settings_are_named(simulate):
+    for gpus, words in (("A1000", "is no GPU"), ("1MiB", "a size above"), ("A100:huge", "is no GPU")):
+        result = simulate("import torch; torch.cuda.init()", gpus=gpus, check=False)
+        assert result.status == 2
+        assert result.err.startswith(f'simgpu: SIMGPU_GPUS: "{gpus}"')
+        assert words in result.err
+    result = simulate("import torch; torch.cuda.init()", check=False, SIMGPU_CONTEXT="20GiB")
+    assert result.status == 2
+    assert "SIMGPU_CONTEXT: 20.00 GiB is more than the GPU has" in result.err

@@ -1,0 +1,193 @@
+// The parts of the simulated GPU's second face that need no PyTorch.
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/base/bytes.h"
+#include "simgpu/abi/runtime_abi.h"
+#include "simgpu/process/device_memory.h"
+#include "simgpu/process/gpu_profile.h"
+#include "simgpu/process/streams.h"
+#if __has_include(<driver_types.h>)
+#include <driver_types.h>
+#endif
+
+namespace gapless::simgpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(GpuProfile, NamesAndSizes) {
+  const auto gpus = parse_gpus("A100, rtx_4090,16 GiB,T4:8GiB");
+  ASSERT_EQ(gpus.size(), 4U);
+  EXPECT_EQ(gpus[0].name, "NVIDIA A100-SXM4-80GB");
+  EXPECT_EQ(gpus[1].name, "NVIDIA GeForce RTX 4090");
+  EXPECT_EQ(gpus[1].minor, 9);
+  EXPECT_EQ(gpus[2].name, "simulated GPU");
+  EXPECT_EQ(gpus[2].total_bytes, 16 * GiB);
+  EXPECT_EQ(gpus[3].name, "Tesla T4");
+  EXPECT_EQ(gpus[3].total_bytes, 8 * GiB);
+  for (const std::string& name : gpu_profile_names()) EXPECT_EQ(parse_gpus(name).size(), 1U);
+}
+
+TEST(GpuProfile, SaysWhatItDoesNotKnow) {
+  for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "1MiB", "A100:", "A100:x", "X9:16GiB"}) {
+    try {
+      parse_gpus(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("is no GPU"));
+      EXPECT_THAT(error.what(), HasSubstr("RTX 4090"));
+    }
+  }
+}
+
+class DeviceMemoryTest : public ::testing::Test {
+ protected:
+  static std::vector<GpuProfile> gpus() {
+    auto made = parse_gpus("1GiB,1GiB");
+    for (GpuProfile& gpu : made) gpu.context_bytes = 100 * MiB;
+    return made;
+  }
+  DeviceMemory memory{gpus()};
+};
+
+TEST_F(DeviceMemoryTest, ChargesAContextOnce) {
+  EXPECT_EQ(memory.free_bytes(0), GiB);
+  memory.ensure_context(0);
+  memory.ensure_context(0);
+  EXPECT_EQ(memory.free_bytes(0), GiB - 100 * MiB);
+  EXPECT_EQ(memory.free_bytes(1), GiB);
+}
+
+TEST_F(DeviceMemoryTest, PacksSmallRequestsIntoSlabs) {
+  std::vector<DeviceAddress> small(3);
+  for (DeviceAddress& address : small) {
+    ASSERT_EQ(memory.alloc(0, 1000, address), DriverStatus::ok);
+  }
+  EXPECT_EQ(memory.free_bytes(0), GiB - 2 * MiB);
+  EXPECT_EQ(small[1] - small[0], 1024U);
+  EXPECT_EQ(memory.find(small[1] + 999)->begin, small[1]);
+  EXPECT_FALSE(memory.find(small[2] + 1024));
+  EXPECT_EQ(memory.free(small[1]), DriverStatus::ok);
+  EXPECT_EQ(memory.free(small[1]), DriverStatus::invalid_value);
+  DeviceAddress again = 0;
+  ASSERT_EQ(memory.alloc(0, 512, again), DriverStatus::ok);
+  EXPECT_EQ(again, small[1]);
+  for (const DeviceAddress address : {small[0], small[2], again}) {
+    EXPECT_EQ(memory.free(address), DriverStatus::ok);
+  }
+  EXPECT_EQ(memory.free_bytes(0), GiB);
+}
+
+TEST_F(DeviceMemoryTest, IsFullToTheByte) {
+  DeviceAddress all = 0;
+  ASSERT_EQ(memory.alloc(0, GiB, all), DriverStatus::ok);
+  DeviceAddress more = 0;
+  EXPECT_EQ(memory.alloc(0, 1, more), DriverStatus::out_of_memory);
+  EXPECT_EQ(memory.alloc(1, 1, more), DriverStatus::ok);
+  EXPECT_EQ(memory.find(more)->device, 1);
+}
+
+TEST_F(DeviceMemoryTest, KeepsWhatTheHostWrote) {
+  DeviceAddress a = 0;
+  DeviceAddress b = 0;
+  ASSERT_EQ(memory.alloc(0, 4 * MiB, a), DriverStatus::ok);
+  ASSERT_EQ(memory.alloc(1, 4 * MiB, b), DriverStatus::ok);
+  std::vector<int> numbers(1000);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  ASSERT_TRUE(memory.write(a + 300, numbers.data(), 4000));
+  ASSERT_TRUE(memory.copy(b, a + 300, 4000));
+  std::vector<int> found(1001, -1);
+  ASSERT_TRUE(memory.read(found.data(), b, 4004));
+  EXPECT_EQ(found[999], 1000);
+  EXPECT_EQ(found[1000], 0);
+  ASSERT_TRUE(memory.fill(b, 7, 4, 8));
+  ASSERT_TRUE(memory.fill(b + 8, 0, 1, 4));
+  ASSERT_TRUE(memory.read(found.data(), b, 16));
+  EXPECT_EQ((std::vector<int>(found.begin(), found.begin() + 4)), (std::vector<int>{7, 7, 0, 4}));
+  EXPECT_FALSE(memory.write(a + 4 * MiB - 2, numbers.data(), 4));
+  EXPECT_FALSE(memory.read(found.data(), 0x1234, 4));
+}
+
+TEST_F(DeviceMemoryTest, DropsLargeContentsWhenThereAreMany) {
+  std::vector<unsigned char> large(48 * MiB, 1);
+  DeviceAddress a = 0;
+  ASSERT_EQ(memory.alloc(0, 512 * MiB, a), DriverStatus::ok);
+  ASSERT_TRUE(memory.write(a, large.data(), large.size()));
+  ASSERT_TRUE(memory.write(a + 100 * MiB, large.data(), large.size()));
+  ASSERT_TRUE(memory.write(a + 200 * MiB, large.data(), 100));
+  unsigned char found = 9;
+  EXPECT_TRUE(memory.read(&found, a + 5, 1));
+  EXPECT_EQ(found, 1);
+  EXPECT_TRUE(memory.read(&found, a + 100 * MiB, 1));
+  EXPECT_EQ(found, 0);
+  EXPECT_TRUE(memory.read(&found, a + 200 * MiB, 1));
+  EXPECT_EQ(found, 1);
+  EXPECT_LE(memory.model().kept_bytes(), 49 * MiB);
+  EXPECT_EQ(memory.free(a), DriverStatus::ok);
+  EXPECT_EQ(memory.model().kept_bytes(), 0U);
+}
+
+TEST(Streams, CaptureFollowsEventsAcrossStreams) {
+  Streams streams(1);
+  Stream* a = streams.create(0, 0, 0);
+  Stream* b = streams.create(0, 0, 0);
+  Event* fork = streams.create_event(0, 0);
+  int ran = 0;
+  streams.begin_capture(*a, CaptureMode::global, nullptr, {});
+  streams.submit(*a, NodeKind::kernel, [&] { ++ran; });
+  streams.record(*fork, *a);
+  ASSERT_TRUE(streams.wait(*b, *fork));
+  EXPECT_EQ(b->capture, a->capture);
+  streams.submit(*b, NodeKind::copy, [&] { ++ran; });
+  streams.record(*fork, *b);
+  ASSERT_TRUE(streams.wait(*a, *fork));
+  EXPECT_EQ(a->last.size(), 2U);
+  Graph* graph = streams.end_capture(*a);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(ran, 0);
+  ASSERT_EQ(graph->nodes.size(), 2U);
+  EXPECT_EQ(graph->nodes[1]->depends_on, std::vector<GraphNode*>{graph->nodes[0].get()});
+  EXPECT_FALSE(b->capture);
+  EXPECT_FALSE(streams.any_capture());
+  delete graph;
+  streams.submit(*a, NodeKind::kernel, [&] { ++ran; });
+  EXPECT_EQ(ran, 1);
+  streams.destroy_event(fork);
+  streams.destroy(b);
+  streams.destroy(a);
+  EXPECT_FALSE(streams.known(a));
+}
+
+#if __has_include(<driver_types.h>)
+TEST(RuntimeAbi, IsThatOfTheToolkit) {
+#define SAME(ours, theirs, field)                                       \
+  static_assert(offsetof(abi::ours, field) == offsetof(theirs, field)); \
+  static_assert(sizeof(abi::ours::field) == sizeof(theirs::field))
+  static_assert(sizeof(abi::DeviceProp) == sizeof(cudaDeviceProp));
+  SAME(DeviceProp, cudaDeviceProp, totalGlobalMem);
+  SAME(DeviceProp, cudaDeviceProp, multiProcessorCount);
+  SAME(DeviceProp, cudaDeviceProp, surfaceAlignment);
+  SAME(DeviceProp, cudaDeviceProp, l2CacheSize);
+  SAME(DeviceProp, cudaDeviceProp, sharedMemPerBlockOptin);
+  SAME(DeviceProp, cudaDeviceProp, clusterLaunch);
+  SAME(DeviceProp, cudaDeviceProp, gpuPciSubsystemID);
+  static_assert(sizeof(abi::PointerAttributes) == sizeof(cudaPointerAttributes));
+  SAME(PointerAttributes, cudaPointerAttributes, hostPointer);
+  static_assert(sizeof(abi::FuncAttributes) == sizeof(cudaFuncAttributes));
+  SAME(FuncAttributes, cudaFuncAttributes, ptxVersion);
+  SAME(FuncAttributes, cudaFuncAttributes, nonPortableClusterSizeAllowed);
+  static_assert(sizeof(abi::LaunchConfig) == sizeof(cudaLaunchConfig_t));
+  static_assert(sizeof(abi::KernelNodeParams) == sizeof(cudaKernelNodeParams));
+#undef SAME
+  EXPECT_EQ(int{abi::stream_capture_isolation}, int{cudaErrorStreamCaptureIsolation});
+  EXPECT_EQ(int{abi::captured_event}, int{cudaErrorCapturedEvent});
+  EXPECT_EQ(int{abi::host_memory_not_registered}, int{cudaErrorHostMemoryNotRegistered});
+  EXPECT_EQ(int{abi::peer_access_not_enabled}, int{cudaErrorPeerAccessNotEnabled});
+}
+#endif
+
+}  // namespace
+}  // namespace gapless::simgpu
