@@ -16,7 +16,7 @@ build:
 	@$(SETUP)
 	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) >/dev/null
 	@echo "building (a minute or two, the first time)"
-	@cmake --build --preset release --target gapless_command gapless -- --quiet
+	@cmake --build --preset release --target gapless_command gapless simgpu_front -- --quiet
 
 demo: build
 	@tools/setup/demo.sh

@@ -46,7 +46,7 @@ DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHand
     return DriverStatus::invalid_value;
   }
   if (bytes > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
-  device.used_bytes += bytes;
+  device.use(bytes);
   handle = next_handle_++;
   Handle& made = handles_[handle];
   made.device = index;
@@ -211,7 +211,7 @@ DriverStatus MemoryModel::alloc(DeviceIndex index, std::uint64_t bytes, DeviceAd
   }
   const std::uint64_t charged = align_up(bytes, kPlainPage);
   if (charged > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
-  device.used_bytes += charged;
+  device.use(charged);
   address = first_fit(plain_, kPlainBase, charged, kPlainPage);
   plain_[address] = charged;
   const MemHandle handle = next_handle_++;

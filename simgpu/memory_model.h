@@ -40,6 +40,12 @@ class MemoryModel {
     std::uint64_t total_bytes = 0;
     std::uint64_t granularity_bytes = 0;
     std::uint64_t used_bytes = 0;
+    std::uint64_t peak_used_bytes = 0;
+
+    void use(std::uint64_t bytes) {
+      used_bytes += bytes;
+      if (used_bytes > peak_used_bytes) peak_used_bytes = used_bytes;
+    }
   };
 
   explicit MemoryModel(std::vector<Device> devices) : devices_(std::move(devices)) {}
@@ -85,7 +91,7 @@ class MemoryModel {
 
   /// Memory that the device has not: a context, another process's.
   void charge(DeviceIndex device, std::uint64_t bytes) {
-    devices_[static_cast<std::size_t>(device)].used_bytes += bytes;
+    devices_[static_cast<std::size_t>(device)].use(bytes);
   }
   [[nodiscard]] DeviceIndex device_of(MemHandle handle) const { return handles_.at(handle).device; }
 

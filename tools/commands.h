@@ -17,6 +17,7 @@ enum ExitStatus : int {
 
 /// Each takes the place of its result: the exit status.
 void add_convert(CLI::App& app, int& status);
+void add_dryrun(CLI::App& app, int& status);
 void add_fit(CLI::App& app, int& status);
 void add_generate(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);

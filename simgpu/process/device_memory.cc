@@ -153,6 +153,13 @@ bool DeviceMemory::read(void* target, DeviceAddress source, std::uint64_t bytes)
   return true;
 }
 
+bool DeviceMemory::knows(DeviceAddress address, std::uint64_t bytes) const {
+  const auto ranges = resolve(address, bytes);
+  return ranges && std::all_of(ranges->begin(), ranges->end(), [&](const PhysicalRange& range) {
+           return model_.has_contents(range);
+         });
+}
+
 bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes) {
   const auto to = resolve(target, bytes);
   const auto from = resolve(source, bytes);

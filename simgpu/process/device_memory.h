@@ -32,6 +32,9 @@ class DeviceMemory {
   }
   [[nodiscard]] std::uint64_t free_bytes(DeviceIndex device) const;
   [[nodiscard]] std::uint64_t total_bytes(DeviceIndex device) const;
+  [[nodiscard]] std::uint64_t peak_used_bytes(DeviceIndex device) const {
+    return model_.device(device).peak_used_bytes;
+  }
 
   DriverStatus alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address);
   DriverStatus free(DeviceAddress address);
@@ -51,6 +54,8 @@ class DeviceMemory {
   /// False where part of the range is no memory that a device could reach.
   bool write(DeviceAddress target, const void* source, std::uint64_t bytes);
   bool read(void* target, DeviceAddress source, std::uint64_t bytes) const;
+  /// Whether all of the range was written by the host, as far as is kept.
+  [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const;
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// Fills with `value`, `width` bytes of it (1, 2 or 4) over and over.
   bool fill(DeviceAddress target, std::uint32_t value, std::uint32_t width, std::uint64_t bytes);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "simgpu/process/report.h"
+
 namespace gapless::simgpu {
 namespace {
 
@@ -26,7 +28,11 @@ Process::Process(Config config)
 
 Process& Process::get() {
   // Never destroyed: other libraries' destructors still call.
-  static auto* process = new Process(read_config());
+  static auto* process = [] {
+    auto* made = new Process(read_config());
+    report_at_exit();
+    return made;
+  }();
   return *process;
 }
 

@@ -4,6 +4,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/report.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -39,15 +40,25 @@ int allocate_host(void** pointer, std::size_t bytes) {
   return abi::success;
 }
 
-int copy(void* target, const void* source, std::size_t bytes, void* handle) {
+int enqueue_copy(void* target, const void* source, std::size_t bytes, void* handle, bool& unknown) {
   const Entry entry;
   Stream* stream = stream_of(entry.process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
   Process& process = entry.process;
+  unknown = bytes != 0 && !process.memory.find(address_of(target)) &&
+            process.memory.find(address_of(source)) &&
+            !process.memory.knows(address_of(source), bytes);
   process.streams.submit(*stream, NodeKind::copy, [&process, target, source, bytes] {
     (void)copy_any(process, target, source, bytes);
   });
   return abi::success;
+}
+
+int copy(void* target, const void* source, std::size_t bytes, void* handle) {
+  bool unknown = false;
+  const int error = enqueue_copy(target, source, bytes, handle, unknown);
+  if (unknown) note_unknown_read();
+  return error;
 }
 
 int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t bytes, void* handle) {

@@ -1,0 +1,340 @@
+// gapless dryrun: does a program fit on GPUs that are not there?
+//
+//   gapless dryrun --gpu 16GiB -- python train.py
+//     sets LD_PRELOAD (simgpu/front), SIMGPU_*, PyTorch's allocator settings; runs the program
+//     <- one report for each process: by libsimgpu.so, and by sitecustomize.py for those with torch
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
+#include "simgpu/process/gpu_profile.h"
+#include "tools/commands.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Arguments {
+  std::string gpus = "A100";
+  std::string allocator = "native";
+  std::string record;
+  std::string json_file;
+  std::string context;
+  bool strict = false;
+  std::vector<std::string> command;
+};
+
+const std::map<std::string, std::string>& allocator_settings() {
+  static const std::map<std::string, std::string> settings = {
+      {"native", ""},
+      {"expandable", "expandable_segments:True"},
+      {"async", "backend:cudaMallocAsync"}};
+  return settings;
+}
+
+// Where the libraries in front are: beside the command, in the build tree or installed.
+fs::path front_folder() {
+  if (const char* folder = std::getenv("GAPLESS_SIMGPU"); folder != nullptr) return folder;
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const char* place : {"../lib/simgpu", "../lib/gapless/simgpu"}) {
+    if (fs::exists(here / place / "libsimgpu.so")) return fs::canonical(here / place);
+  }
+  throw InputError("the simulated GPU's libraries are not beside " + here.string() +
+                   "; build all of gapless, or set GAPLESS_SIMGPU to their folder");
+}
+
+std::string preload_of(const fs::path& folder) {
+  std::vector<std::string> libraries;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find(".so") != std::string::npos) libraries.push_back(entry.path().string());
+  }
+  std::sort(libraries.begin(), libraries.end());
+  std::string text = fmt::format("{}", fmt::join(libraries, ":"));
+  if (const char* before = std::getenv("LD_PRELOAD"); before != nullptr && *before != '\0') {
+    text += ":" + std::string(before);
+  }
+  return text;
+}
+
+void prepend(const char* variable, const std::string& path) {
+  const char* before = std::getenv(variable);
+  setenv(variable, (before == nullptr || *before == '\0' ? path : path + ":" + before).c_str(), 1);
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "gapless-dryrun-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw InputError("cannot make a folder in " + fs::temp_directory_path().string());
+    }
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The child's exit status; 128 + the signal that ended it.
+int run_program(const Arguments& arguments, const fs::path& reports) {
+  const fs::path front = front_folder();
+  const std::string preload = preload_of(front);
+  std::vector<char*> argv;
+  for (const std::string& word : arguments.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("SIMGPU_GPUS", arguments.gpus.c_str(), 1);
+    setenv("SIMGPU_REPORT_DIR", reports.c_str(), 1);
+    if (!arguments.context.empty()) setenv("SIMGPU_CONTEXT", arguments.context.c_str(), 1);
+    if (arguments.strict) setenv("SIMGPU_STRICT", "1", 1);
+    if (!arguments.record.empty()) {
+      setenv("SIMGPU_RECORD", fs::absolute(arguments.record).c_str(), 1);
+    }
+    const std::string& settings = allocator_settings().at(arguments.allocator);
+    if (!settings.empty()) setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), 1);
+    prepend("PYTHONPATH", (front / "python").string());
+    setenv("LD_PRELOAD", preload.c_str(), 1);
+    execvp(argv[0], argv.data());
+    const int error = errno;
+    (void)!write(failed[1], &error, sizeof error);
+    _exit(127);
+  }
+  close(failed[1]);
+  int error = 0;
+  const bool not_started = read(failed[0], &error, sizeof error) == sizeof error;
+  close(failed[0]);
+  // The terminal's interrupt is for the program; what it leaves is reported.
+  std::signal(SIGINT, SIG_IGN);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::signal(SIGINT, SIG_DFL);
+  if (not_started) {
+    throw InputError(arguments.command[0] + ": cannot be run: " + std::strerror(error));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+json read_json(const fs::path& path) {
+  std::ifstream file(path);
+  return json::parse(file, nullptr, false);
+}
+
+// One object for each process that used a GPU, in the order of ranks and process numbers.
+json collect(const fs::path& reports) {
+  std::map<int, json> by_pid;
+  for (const auto& entry : fs::directory_iterator(reports)) {
+    const std::string name = entry.path().filename().string();
+    const int pid = std::atoi(name.c_str());
+    const json found = read_json(entry.path());
+    if (found.is_discarded()) continue;
+    json& process = by_pid[pid];
+    process["pid"] = pid;
+    if (name.ends_with(".gpu.json")) {
+      process["gpus"] = found;
+    } else if (name.ends_with(".torch.json")) {
+      process["torch"] = found;
+    }
+  }
+  std::vector<json> processes;
+  for (auto& [pid, process] : by_pid) {
+    const bool used = !process.value("gpus", json::array()).empty();
+    if (used || process.contains("torch")) processes.push_back(std::move(process));
+  }
+  const auto rank = [](const json& process) {
+    if (!process.contains("torch") || !process["torch"]["rank"].is_number()) return 1 << 20;
+    return process["torch"]["rank"].get<int>();
+  };
+  std::stable_sort(processes.begin(), processes.end(),
+                   [&](const json& a, const json& b) { return rank(a) < rank(b); });
+  return processes;
+}
+
+json rows_of(const json& processes, const Arguments& arguments, int exit_status) {
+  json rows = json::array();
+  for (const json& process : processes) {
+    const json torch = process.value("torch", json::object());
+    const json oom = torch.value("first_out_of_memory", json());
+    for (const json& gpu : process.value("gpus", json::array())) {
+      const int device = gpu["device"];
+      json row = {{"pid", process["pid"]},
+                  {"rank", torch.value("rank", json())},
+                  {"device", device},
+                  {"allocator", arguments.allocator},
+                  {"total_bytes", gpu["total_bytes"]},
+                  {"peak_used_bytes", gpu["peak_used_bytes"]},
+                  {"peak_allocated_bytes", nullptr},
+                  {"peak_reserved_bytes", nullptr},
+                  {"steps", torch.value("steps", json())},
+                  {"retries", nullptr},
+                  {"fits", true},
+                  {"out_of_memory", nullptr},
+                  {"exit_status", exit_status}};
+      for (const json& known : torch.value("devices", json::array())) {
+        if (known["device"] != device) continue;
+        row["name"] = known["name"];
+        row["peak_allocated_bytes"] = known["peak_allocated_bytes"];
+        row["peak_reserved_bytes"] = known["peak_reserved_bytes"];
+        row["retries"] = known["retries"];
+      }
+      if (!oom.is_null() && oom["device"] == device) {
+        row["fits"] = false;
+        row["out_of_memory"] = oom;
+      }
+      if (torch.contains("record")) row["record"] = torch["record"];
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string size_text(const json& bytes) {
+  return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
+}
+
+void print_table(const json& rows) {
+  using Align = Table::Align;
+  Table table({{"process", Align::left},
+               {"gpu", Align::left},
+               {"capacity"},
+               {"allocator", Align::left},
+               {"peak allocated"},
+               {"peak reserved"},
+               {"peak in use"},
+               {"steps"},
+               {"fits", Align::left}});
+  for (const json& row : rows) {
+    const bool fits = row["fits"];
+    const json& oom = row["out_of_memory"];
+    const std::string verdict =
+        fits ? "yes"
+             : fmt::format("no: {} asked in step {} ({})", size_text(oom["asked_bytes"]),
+                           oom["step"].get<int>(), oom["line"].get<std::string>());
+    table.add({{row["rank"].is_number() ? fmt::format("rank {}", row["rank"].get<int>())
+                                        : fmt::format("{}", row["pid"].get<int>())},
+               {fmt::format("{}", row["device"].get<int>())},
+               {size_text(row["total_bytes"])},
+               {row["allocator"].get<std::string>()},
+               {size_text(row["peak_allocated_bytes"])},
+               {size_text(row["peak_reserved_bytes"])},
+               {size_text(row["peak_used_bytes"])},
+               {row["steps"].is_number() ? with_commas(row["steps"].get<std::uint64_t>()) : "-"},
+               {verdict, fits ? Colour::good : Colour::bad}});
+  }
+  fmt::print(stderr, "\n{}", table.text(colour_wanted()));
+}
+
+int run(const Arguments& arguments) {
+  try {
+    (void)simgpu::parse_gpus(arguments.gpus);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(std::string("--gpu: ") + error.what());
+  }
+  if (!arguments.context.empty() && !parse_bytes(arguments.context)) {
+    throw InputError("--context: \"" + arguments.context + "\" is no size");
+  }
+  const TemporaryFolder reports;
+  fmt::print(stderr,
+             "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
+             arguments.gpus);
+  const int exit_status = run_program(arguments, reports.path());
+  const json rows = rows_of(collect(reports.path()), arguments, exit_status);
+  if (!arguments.json_file.empty()) {
+    std::ofstream file(arguments.json_file);
+    file << rows.dump(1) << '\n';
+    if (!file) throw InputError(arguments.json_file + ": cannot be written");
+  }
+  if (rows.empty()) {
+    fmt::print(stderr,
+               "gapless dryrun: the program used no GPU (no CUDA build of PyTorch, or a CUDA "
+               "runtime linked into it, which cannot be simulated)\n");
+  } else {
+    print_table(rows);
+  }
+  const bool fits = std::all_of(rows.begin(), rows.end(),
+                                [](const json& row) { return row["fits"].get<bool>(); });
+  if (!fits && exit_status != 0) return kExitNoFit;
+  if (exit_status != 0) {
+    fmt::print(stderr, "gapless dryrun: {} ended with status {}\n", arguments.command[0],
+               exit_status);
+  }
+  return exit_status;
+}
+
+}  // namespace
+
+void add_dryrun(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "dryrun",
+      "Run a program on GPUs that are not there: does it fit, and how much does it take?\n"
+      "The CUDA build of PyTorch runs unchanged; its kernels do nothing, its memory is real to the "
+      "byte.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless dryrun --gpu 16GiB -- python train.py\n"
+      "  gapless dryrun --gpu A100,A100 --allocator expandable -- torchrun --nproc-per-node 2 "
+      "train.py\n"
+      "  gapless dryrun --gpu 'RTX 4090' --record run.pickle -- python train.py; gapless replay "
+      "run.*.pickle\n"
+      "\n"
+      "Exit status: the program's own; 3 where it ended for lack of memory; 2 for bad input.");
+  std::string names;
+  for (const std::string& name : simgpu::gpu_profile_names()) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  command
+      ->add_option(
+          "-g,--gpu", arguments->gpus,
+          "The GPUs, separated by commas: a size, a name, or NAME:SIZE. Known are " + names)
+      ->capture_default_str();
+  command
+      ->add_option("-a,--allocator", arguments->allocator,
+                   "PyTorch's allocator: native, expandable (segments) or async (a model of "
+                   "cudaMallocAsync)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"native", "expandable", "async"}));
+  command->add_option(
+      "--record", arguments->record,
+      "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "
+      "with the source line of every allocation, for each process");
+  command->add_option("--json", arguments->json_file,
+                      "Write one object per process and GPU to this file");
+  command->add_option("--context", arguments->context,
+                      "What a CUDA context takes, in place of the GPU's usual figure");
+  command->add_flag("--strict", arguments->strict,
+                    "Stop at the first CUDA function that is not simulated, naming it");
+  command->add_option("command", arguments->command, "The program and its arguments, after --")
+      ->required();
+  command->positionals_at_end();
+  command->callback([arguments, &status] { status = run(*arguments); });
+}
+
+}  // namespace gapless::tools
