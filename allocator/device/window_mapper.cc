@@ -83,7 +83,7 @@ std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Owner owner,
                                                     std::uint64_t volume_bytes) {
   const bool repeats = missed_before(size, volume_bytes);
   const bool many =
-      4 * (windows_.mapped_pages() + instead.fills.size()) > 3 * factor_ * home_.present_pages();
+      windows_.mapped_pages() + instead.fills.size() > factor_ * home_.present_pages();
   if ((repeats && !many) || instead.calls <= 2) return {};
   if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();
   auto repair = planner_.plan_repair(size, owner, idle_windows(), instead.calls, comfort);
