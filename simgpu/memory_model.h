@@ -93,7 +93,11 @@ class MemoryModel {
   void charge(DeviceIndex device, std::uint64_t bytes) {
     devices_[static_cast<std::size_t>(device)].use(bytes);
   }
-  [[nodiscard]] DeviceIndex device_of(MemHandle handle) const { return handles_.at(handle).device; }
+  /// The device of a handle; -1 for one that is not held.
+  [[nodiscard]] DeviceIndex device_of(MemHandle handle) const {
+    const auto found = handles_.find(handle);
+    return found == handles_.end() ? -1 : found->second.device;
+  }
 
   [[nodiscard]] std::size_t live_handles() const;
   [[nodiscard]] std::size_t live_mappings() const { return mappings_.size(); }

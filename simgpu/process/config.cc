@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
 
 #include "allocator/base/bytes.h"
 
@@ -34,9 +35,6 @@ Config config_from_environment() {
       gpu.context_bytes = *bytes;
     }
   }
-  const std::string strict = text_of("SIMGPU_STRICT");
-  config.strict = !strict.empty() && strict != "0";
-  config.log = text_of("SIMGPU_LOG");
   return config;
 }
 

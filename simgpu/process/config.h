@@ -2,13 +2,8 @@
 //
 //   SIMGPU_GPUS="A100,16GiB"  which GPUs there are (gpu_profile.h); one A100 where not set
 //   SIMGPU_CONTEXT="0"        what a context takes of each, in place of the profile's figure
-//   SIMGPU_STRICT="1"         stop at the first call of a function that is not simulated
-//   SIMGPU_LOG="FILE"         where to say which those were; stderr where not set
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "simgpu/process/gpu_profile.h"
@@ -17,8 +12,6 @@ namespace gapless::simgpu {
 
 struct Config {
   std::vector<GpuProfile> gpus;
-  bool strict = false;
-  std::string log;
 };
 
 /// Throws std::invalid_argument, naming the variable, for what it cannot read.

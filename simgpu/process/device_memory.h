@@ -39,7 +39,7 @@ class DeviceMemory {
   DriverStatus alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address);
   DriverStatus free(DeviceAddress address);
 
-  /// The cuMem* calls; what they find wrong is in last_misuse().
+  /// The cuMem* calls.
   [[nodiscard]] MemoryModel& model() { return model_; }
 
   struct Span {

@@ -23,7 +23,8 @@ struct GpuProfile {
   std::uint64_t shared_per_multiprocessor_bytes = 0;
   std::uint64_t shared_per_block_optin_bytes = 0;
   std::uint64_t l2_bytes = 0;
-  /// What a context takes before the first allocation.
+  /// What a context takes before the first allocation: about, for it was not measured and differs
+  /// between drivers (SIMGPU_CONTEXT sets it).
   std::uint64_t context_bytes = 0;
 };
 

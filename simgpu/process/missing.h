@@ -1,4 +1,7 @@
 // Functions that the libraries export but that are not simulated.
+//
+//   SIMGPU_STRICT=1     stop at the first call of one
+//   SIMGPU_LOG=FILE     where to say which were called; stderr where not set
 #pragma once
 
 #include "simgpu/process/api.h"

@@ -77,6 +77,22 @@ def test_what_the_host_wrote_comes_back(simulate):
                       "pinned": "True"}
 
 
+def test_what_is_no_memory_is_refused(simulate):
+    # Registering does not make host memory the runtime's to free; 4096 is no device address.
+    values = simulate("""
+        import ctypes, torch
+        torch.cuda.init()
+        runtime = ctypes.CDLL("libcudart.so.13")
+        own = ctypes.create_string_buffer(8192)
+        nowhere = ctypes.c_void_p(4096)
+        print("register:", runtime.cudaHostRegister(own, 8192, 0))
+        print("free:", runtime.cudaFreeHost(own))
+        print("unregister:", runtime.cudaHostUnregister(own))
+        print("fill:", runtime.cudaMemset(nowhere, 1, 8))
+    """).values()
+    assert values == {"register": "0", "free": "1", "unregister": "0", "fill": "1"}
+
+
 def test_two_devices_and_copies_between_them(simulate):
     values = simulate("""
         import torch

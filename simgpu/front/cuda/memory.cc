@@ -143,9 +143,11 @@ CUDA int cuMemSetAccess(std::uint64_t address, std::size_t bytes,
 CUDA int cuMemGetAllocationPropertiesFromHandle(cuda_abi::MemAllocationProp* prop,
                                                 std::uint64_t handle) {
   const Entry entry;
+  const DeviceIndex device = entry.process.memory.model().device_of(handle);
+  if (device < 0) return kInvalidValue;
   std::memset(prop, 0, sizeof *prop);
   prop->type = cuda_abi::kAllocationTypePinned;
-  prop->location = {cuda_abi::kLocationTypeDevice, entry.process.memory.model().device_of(handle)};
+  prop->location = {cuda_abi::kLocationTypeDevice, device};
   return kSuccess;
 }
 CUDA int cuMemRetainAllocationHandle(std::uint64_t* handle, void* pointer) {

@@ -13,6 +13,15 @@ namespace {
 
 DeviceAddress address_of(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
 
+// The pinned host memory an address lies in, or nullptr.
+const HostMemory* pinned(const Process& process, const void* pointer) {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  auto host = process.host_memory.upper_bound(at);
+  if (host == process.host_memory.begin()) return nullptr;
+  --host;
+  return at < host->first + host->second.bytes ? &host->second : nullptr;
+}
+
 int allocate(Process& process, void** pointer, std::size_t bytes) {
   if (pointer == nullptr) return answer(abi::invalid_value);
   *pointer = nullptr;
@@ -48,10 +57,15 @@ int enqueue_copy(void* target, const void* source, std::size_t bytes, void* hand
   unknown = bytes != 0 && !process.memory.find(address_of(target)) &&
             process.memory.find(address_of(source)) &&
             !process.memory.knows(address_of(source), bytes);
-  process.streams.submit(*stream, NodeKind::copy, [&process, target, source, bytes] {
-    (void)copy_any(process, target, source, bytes);
-  });
-  return abi::success;
+  const auto run = [&process, target, source, bytes] {
+    return copy_any(process, target, source, bytes);
+  };
+  if (stream->capture) {
+    process.streams.submit(*stream, NodeKind::copy, [run] { (void)run(); });
+    return abi::success;
+  }
+  process.streams.submit(*stream, NodeKind::copy, {});
+  return answer(run() ? abi::success : abi::invalid_value);
 }
 
 int copy(void* target, const void* source, std::size_t bytes, void* handle) {
@@ -66,15 +80,20 @@ int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t byt
   Stream* stream = stream_of(entry.process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
   if (bytes == 0) return abi::success;
-  if (!entry.process.memory.find(address_of(target))) {
-    if (!entry.process.host_memory.empty()) std::memset(target, static_cast<int>(value), bytes);
+  Process& process = entry.process;
+  const auto run = [&process, target, value, width, bytes] {
+    if (pinned(process, target) != nullptr) {
+      std::memset(target, static_cast<int>(value), bytes);
+      return true;
+    }
+    return process.memory.fill(address_of(target), value, width, bytes);
+  };
+  if (stream->capture) {
+    process.streams.submit(*stream, NodeKind::fill, [run] { (void)run(); });
     return abi::success;
   }
-  Process& process = entry.process;
-  process.streams.submit(*stream, NodeKind::fill, [&process, target, value, width, bytes] {
-    process.memory.fill(address_of(target), value, width, bytes);
-  });
-  return abi::success;
+  process.streams.submit(*stream, NodeKind::fill, {});
+  return answer(run() ? abi::success : abi::invalid_value);
 }
 
 }  // namespace
@@ -99,9 +118,11 @@ CUDART int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
 CUDART int cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return abi::success;
   const Entry entry;
-  if (entry.process.host_memory.erase(reinterpret_cast<std::uintptr_t>(pointer)) == 0) {
-    return answer(abi::invalid_value);
-  }
+  auto& known = entry.process.host_memory;
+  const auto found = known.find(reinterpret_cast<std::uintptr_t>(pointer));
+  // What the program registered is not ours to free.
+  if (found == known.end() || !found->second.ours) return answer(abi::invalid_value);
+  known.erase(found);
   std::free(pointer);
   return abi::success;
 }
@@ -146,16 +167,11 @@ CUDART int cudaPointerGetAttributes(abi::PointerAttributes* attributes, const vo
     attributes->devicePointer = const_cast<void*>(pointer);
     return abi::success;
   }
-  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  auto host = entry.process.host_memory.upper_bound(at);
-  if (host != entry.process.host_memory.begin()) {
-    --host;
-    if (at < host->first + host->second.bytes) {
-      attributes->type = abi::host;
-      attributes->device = Process::current();
-      attributes->devicePointer = attributes->hostPointer = const_cast<void*>(pointer);
-      return abi::success;
-    }
+  if (pinned(entry.process, pointer) != nullptr) {
+    attributes->type = abi::host;
+    attributes->device = Process::current();
+    attributes->devicePointer = attributes->hostPointer = const_cast<void*>(pointer);
+    return abi::success;
   }
   attributes->hostPointer = const_cast<void*>(pointer);
   return abi::success;

@@ -25,6 +25,15 @@ Event* event_of(Process& process, void* handle) {
   return process.streams.known(event) ? event : nullptr;
 }
 
+template <class T, class U>
+int read_stream(void* handle, T Stream::*field, U* value) {
+  const Entry entry;
+  const Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  *value = stream->*field;
+  return abi::success;
+}
+
 }  // namespace
 
 CUDART int cudaStreamCreate(void** stream) { return make_stream(stream, 0, 0); }
@@ -44,32 +53,16 @@ CUDART int cudaStreamDestroy(void* handle) {
   return abi::success;
 }
 CUDART int cudaStreamGetPriority(void* handle, int* priority) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *priority = stream->priority;
-  return abi::success;
+  return read_stream(handle, &Stream::priority, priority);
 }
 CUDART int cudaStreamGetFlags(void* handle, unsigned* flags) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *flags = stream->flags;
-  return abi::success;
+  return read_stream(handle, &Stream::flags, flags);
 }
 CUDART int cudaStreamGetId(void* handle, unsigned long long* id) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *id = stream->id;
-  return abi::success;
+  return read_stream(handle, &Stream::id, id);
 }
 CUDART int cudaStreamGetDevice(void* handle, int* device) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *device = stream->device;
-  return abi::success;
+  return read_stream(handle, &Stream::device, device);
 }
 CUDART int cudaStreamSynchronize(void* handle) {
   const Entry entry;
