@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -158,7 +159,8 @@ json collect(const fs::path& reports) {
     json& process = by_pid[pid];
     process["pid"] = pid;
     if (name.ends_with(".gpu.json")) {
-      process["gpus"] = found;
+      process["gpus"] = found.value("gpus", json::array());
+      process["unknown_workspaces"] = found.value("unknown_workspaces", json::array());
     } else if (name.ends_with(".torch.json")) {
       process["torch"] = found;
     }
@@ -196,6 +198,7 @@ json rows_of(const json& processes, const Arguments& arguments, int exit_status)
                   {"retries", nullptr},
                   {"fits", true},
                   {"out_of_memory", nullptr},
+                  {"unknown_workspaces", process.value("unknown_workspaces", json::array())},
                   {"exit_status", exit_status}};
       for (const json& known : torch.value("devices", json::array())) {
         if (known["device"] != device) continue;
@@ -249,6 +252,14 @@ void print_table(const json& rows) {
                {verdict, fits ? Colour::good : Colour::bad}});
   }
   fmt::print(stderr, "\n{}", table.text(colour_wanted()));
+  std::set<std::string> unknown;
+  for (const json& row : rows) {
+    for (const json& library : row["unknown_workspaces"]) unknown.insert(library);
+  }
+  if (!unknown.empty()) {
+    fmt::print(stderr, "peaks are lower bounds: workspaces of {} are not counted\n",
+               fmt::join(unknown, ", "));
+  }
 }
 
 int run(const Arguments& arguments) {

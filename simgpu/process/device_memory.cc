@@ -175,6 +175,13 @@ bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_
   return read(buffer.data(), source, bytes) && write(target, buffer.data(), bytes);
 }
 
+void DeviceMemory::forget(DeviceAddress address, std::uint64_t bytes) {
+  if (model_.kept_bytes() == 0) return;
+  if (const auto ranges = resolve(address, bytes)) {
+    for (const PhysicalRange& range : *ranges) model_.forget(range);
+  }
+}
+
 bool DeviceMemory::fill(DeviceAddress target, std::uint32_t value, std::uint32_t width,
                         std::uint64_t bytes) {
   const auto ranges = resolve(target, bytes);

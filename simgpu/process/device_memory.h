@@ -57,6 +57,8 @@ class DeviceMemory {
   /// Whether all of the range was written by the host, as far as is kept.
   [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const;
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
+  /// What is known of a range is not any more.
+  void forget(DeviceAddress address, std::uint64_t bytes);
   /// Fills with `value`, `width` bytes of it (1, 2 or 4) over and over.
   bool fill(DeviceAddress target, std::uint32_t value, std::uint32_t width, std::uint64_t bytes);
 

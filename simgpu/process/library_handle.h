@@ -23,8 +23,16 @@ SIMGPU_API void submit_library_work(void* stream);
 
 }  // namespace gapless::simgpu
 
+// What generated functions call (front/stubs.py). A status of 0 is every library's success.
 extern "C" {
-/// Called by generated functions that compute: puts work on the handle's stream. 0; 1 for something
-/// that is no handle.
+/// Puts work on the handle's stream. 0; 1 for something that is no handle.
 SIMGPU_API int simgpu_work(const void* handle);
+/// A new handle goes to where `handle` points.
+SIMGPU_API int simgpu_make(void* handle);
+SIMGPU_API int simgpu_drop(void* handle);
+SIMGPU_API int simgpu_set_stream(void* handle, void* stream);
+/// One number of `width` bytes on the host, or `count` of them on a device, are zeros now.
+SIMGPU_API void simgpu_zero(void* target, int width, int count);
+/// A workspace was asked for whose true size is not known: peaks are lower bounds from here on.
+SIMGPU_API void simgpu_guess(const char* library);
 }

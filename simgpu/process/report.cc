@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 #include <unistd.h>
@@ -16,13 +17,19 @@ std::atomic<unsigned long long> unknown_reads{0};
 std::atomic<unsigned long long> next_word{1000};
 std::atomic<void (*)(unsigned long long)> watcher{nullptr};
 
+// By the lock of the process.
+std::set<std::string>& guesses() {
+  static auto& libraries = *new std::set<std::string>;  // used until the very end of the process
+  return libraries;
+}
+
 void write_report() {
   Process& process = Process::get();
   const std::string path =
       std::string(std::getenv("SIMGPU_REPORT_DIR")) + "/" + std::to_string(getpid()) + ".gpu.json";
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return;
-  std::fputs("[", file);
+  std::fputs("{\"gpus\": [", file);
   bool first = true;
   for (int device = 0; device < process.devices(); ++device) {
     if (!process.memory.has_context(device)) continue;
@@ -32,7 +39,13 @@ void write_report() {
                  static_cast<unsigned long long>(process.memory.peak_used_bytes(device)));
     first = false;
   }
-  std::fputs("]\n", file);
+  std::fputs("], \"unknown_workspaces\": [", file);
+  first = true;
+  for (const std::string& library : guesses()) {
+    std::fprintf(file, "%s\"%s\"", first ? "" : ", ", library.c_str());
+    first = false;
+  }
+  std::fputs("]}\n", file);
   std::fclose(file);
 }
 
@@ -42,6 +55,11 @@ void report_at_exit() {
   if (const char* folder = std::getenv("SIMGPU_REPORT_DIR"); folder != nullptr && *folder != '\0') {
     std::atexit(write_report);
   }
+}
+
+void note_guess(const char* library) {
+  const Entry entry;
+  guesses().insert(library);
 }
 
 void note_unknown_read() {

@@ -1,0 +1,36 @@
+// What a tensor held ends with the tensor.
+//
+// PyTorch's allocators keep memory and hand it out again; the next tensor there would begin with
+// what the host once copied to the one before. They tell the profiler of every allocation and free
+// through one function of libc10, and this one stands in front of it (the library is preloaded).
+#include <cstdint>
+
+#include <dlfcn.h>
+
+#include "simgpu/process/process.h"
+
+namespace {
+
+// c10::Device: a kind of device and its number.
+struct C10Device {
+  std::int8_t type;
+  std::int8_t index;
+};
+constexpr std::int8_t kCuda = 1;
+
+using Report = void (*)(void*, std::int64_t, std::size_t, std::size_t, C10Device);
+
+}  // namespace
+
+extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
+    void* pointer, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
+    C10Device device) {
+  static const auto next = reinterpret_cast<Report>(
+      dlsym(RTLD_NEXT, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"));
+  if (bytes < 0 && device.type == kCuda) {
+    const gapless::simgpu::Entry entry;
+    entry.process.memory.forget(reinterpret_cast<std::uint64_t>(pointer),
+                                static_cast<std::uint64_t>(-bytes));
+  }
+  if (next != nullptr) next(pointer, bytes, allocated, reserved, device);
+}
