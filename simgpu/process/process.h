@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,14 +18,16 @@
 #include "simgpu/process/api.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/device_memory.h"
+#include "simgpu/process/small_kernels.h"
 #include "simgpu/process/streams.h"
 
 namespace gapless::simgpu {
 
 /// A kernel the program registered.
 struct Kernel {
-  std::string name;
+  std::string name;  // mangled
   const void* host_function = nullptr;
+  std::optional<SmallKernel> small;  // once it was launched
 };
 
 struct HostMemory {

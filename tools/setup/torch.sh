@@ -1,17 +1,30 @@
 #!/usr/bin/env bash
-# torch.sh VERSION: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch and
-# none of NVIDIA's wheels (the simulated GPU has libraries of its own), and pytest. Quick when it is
-# there.
+# torch.sh VERSION [full]: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch
+# and none of NVIDIA's wheels (the simulated GPU has libraries of its own), with Triton, transformers,
+# accelerate and pytest. Quick when it is there. "full" is torch as pip installs it, with 2 GB of
+# NVIDIA's wheels, in .venv-torch-VERSION-full.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=${1:?which torch version?}
-venv=.venv-torch-$version
-if [ -e "$venv/ready" ]; then exit; fi
-echo "installing torch $version (a minute or two)"
+kind=${2:-}
+venv=.venv-torch-$version${kind:+-$kind}
+packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools numpy pytest)
+others=(transformers psutil)  # what accelerate needs beside torch
+if [ "$kind" = full ]; then others=(); fi
+wanted="${packages[*]} ${others[*]}"
+if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
+echo "installing torch $version $kind (a minute or two)"
 rm -rf "$venv"
 python3 -m venv "$venv"
-# torch names its CUDA wheels as requirements: 2 GB that are not needed here.
-"$venv/bin/pip" install -q --disable-pip-version-check --no-deps "torch==$version.*"
-"$venv/bin/pip" install -q --disable-pip-version-check \
-  filelock typing_extensions sympy networkx jinja2 fsspec numpy pytest 2> >(grep -v "^ERROR\|^torch" >&2)
-touch "$venv/ready"
+install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
+if [ "$kind" = full ]; then
+  install "torch==$version.*" "${packages[@]}"
+else
+  # torch names its CUDA wheels as requirements, and accelerate names torch. Triton is needed.
+  install --no-deps "torch==$version.*" accelerate
+  triton=$("$venv/bin/python" -c "
+from importlib.metadata import requires
+print(next(r.split(';')[0].replace(' ', '') for r in requires('torch') if r.startswith('triton')))")
+  install "$triton" "${packages[@]}" "${others[@]}"
+fi
+echo "$wanted" > "$venv/ready"

@@ -1,4 +1,5 @@
-// Kernels: registered in their tens of thousands at import, launched to do nothing.
+// Kernels: registered in their tens of thousands at import, launched to do nothing (but for a few
+// that compute a small number: process/small_kernels.h).
 //
 // Host code of CUDA 13 asks for a handle once (__cudaGetKernel) and launches that; older objects
 // launch the host function itself. A handle here is the host function.
@@ -29,9 +30,14 @@ int launch(const void* function, void** arguments, void* handle) {
   Stream* stream = stream_of(process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
   const auto kernel = process.kernels.find(function);
-  const std::uint64_t busy_ns =
-      kernel == process.kernels.end() ? 0 : duration_ns(kernel->second, arguments);
+  const bool known = kernel != process.kernels.end() && arguments != nullptr;
+  const std::uint64_t busy_ns = known ? duration_ns(kernel->second, arguments) : 0;
   process.streams.submit(*stream, NodeKind::kernel, {}, busy_ns, function);
+  if (known && !stream->capture) {
+    auto& small = kernel->second.small;
+    if (!small) small = recognise_kernel(kernel->second.name);
+    run_small_kernel(*small, arguments, process.memory);
+  }
   return abi::success;
 }
 
@@ -47,7 +53,7 @@ CUDART char __cudaInitModule(void**) { return 1; }
 CUDART void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int,
                                    void*, void*, void*, void*, int*) {
   const Entry entry;
-  entry.process.kernels[host_function] = {name, host_function};
+  entry.process.kernels[host_function] = {name, host_function, {}};
 }
 CUDART void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
                               std::size_t bytes, int, int) {

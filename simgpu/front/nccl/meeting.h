@@ -1,0 +1,96 @@
+// Meeting: shared memory in which the ranks of one communicator exchange small messages.
+//
+//   rank      0                1                2
+//   turn 7    [sum, 3 x f32]   [sum, 3 x f32]   (not here yet)      all wait for rank 2
+//   turn 8    [ ... ]                                               the other half: read 7 in peace
+//   checks    [ring of what was done last]                          also for what is too large to
+//   wait mail      0 -> 1 [..][..]  1 -> 0 [..]                          send and receive
+//
+// What a rank is about to do (operation, count, type) stands beside its data, so that ranks who do
+// different things are told so instead of waiting for each other. A rank that ended, or that does
+// not come in time, is waited for no more.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gapless::simgpu::nccl {
+
+/// Messages up to this size are exchanged; of larger ones only sizes are compared.
+constexpr std::size_t kMessageBytes = std::size_t{64} << 10;
+
+/// What a rank does in one turn; equal on all ranks of a correct program.
+struct Signature {
+  int operation = 0;
+  int type = 0;
+  int root = 0;
+  int reduction = 0;
+  std::uint64_t count = 0;
+
+  bool operator==(const Signature&) const = default;
+};
+
+/// What a rank did in the collective of that number (1, 2, ...; written last).
+struct Check {
+  std::atomic<std::uint64_t> number;
+  Signature signature;
+};
+
+/// A rank's data in one turn. Only small collectives take turns: they wait for each other.
+struct Message {
+  std::atomic<std::uint64_t> turn;  // 1, 2, ...: written last
+  bool known;                       // whether data means something
+  unsigned char data[kMessageBytes];
+};
+
+class Meeting {
+ public:
+  /// Joins the meeting of that name, making it where it is not there yet. Throws
+  /// std::runtime_error.
+  Meeting(const std::string& name, int ranks, int rank);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] int rank() const { return rank_; }
+
+  /// A rank's message of a turn: room for two turns, since nobody can be further ahead.
+  [[nodiscard]] Message& message(int rank, std::uint64_t turn) const;
+
+  /// A rank's check of a collective; those of the last kChecks are kept.
+  [[nodiscard]] Check& check(int rank, std::uint64_t number) const;
+  static constexpr std::uint64_t kChecks = 64;
+
+  /// The next letter from one rank to another; `full` says that it waits to be read.
+  struct Letter {
+    std::atomic<std::uint32_t> full;
+    bool known;
+    std::uint64_t bytes;
+    unsigned char data[kMessageBytes];
+  };
+  static constexpr std::uint64_t kLetters = 4;
+  [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;
+
+  /// Whether that rank joined, and its process has ended since.
+  [[nodiscard]] bool ended(int rank) const;
+
+ private:
+  struct Header {
+    std::atomic<int> joined;
+    std::atomic<int> pids[1];  // one for each rank
+  };
+  [[nodiscard]] Header& header() const { return *reinterpret_cast<Header*>(base_); }
+  [[nodiscard]] std::size_t checks_at() const;
+  [[nodiscard]] std::size_t messages_at() const;
+  [[nodiscard]] std::size_t letters_at() const;
+
+  int ranks_;
+  int rank_;
+  std::size_t bytes_ = 0;
+  char* base_ = nullptr;
+};
+
+}  // namespace gapless::simgpu::nccl

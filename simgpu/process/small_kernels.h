@@ -1,0 +1,61 @@
+// SmallKernels: PyTorch's simplest kernels on a few numbers, computed for real.
+//
+//   sizes.max().item(), flag.sum().item(), torch.ones(()).item(), (a > b).item()
+//
+// Programs steer by such numbers: how long a message is, whether all ranks are ready. Kernels do
+// nothing here; these few do, where their inputs are known (the host copied them down, or another
+// of these computed them) and small. A kernel is recognised by its C++ name and takes
+//
+//   vectorized_elementwise_kernel<4, FillFunctor<long>, std::array<char*, 1>>(n, functor, data)
+//   reduce_kernel<512, 1, ReduceOp<long, func_wrapper_t<long, sum_functor<...>>, ...>>(operation)
+//
+// The members' places in functors are those of torch 2.11 to 2.15. What does not look as expected
+// is left alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simgpu/process/numbers.h"
+
+namespace gapless::simgpu {
+
+class DeviceMemory;
+
+/// What one kernel does.
+struct SmallKernel {
+  enum class Shape { none, elementwise, cast, reduction };
+  enum class Form { tensors, scalar_first, scalar_second };  // of two operands
+  enum class Action {
+    fill,
+    compare,  // >=, >, <=, <
+    equal,    // ==, !=
+    add,      // a + alpha * b
+    multiply,
+    both,     // a & b
+    either,   // a | b
+    invert,   // of a flag
+    convert,  // to another type
+    sum,
+    mean,
+    maximum,
+    minimum,
+    all,
+    any
+  };
+  Shape shape = Shape::none;
+  Form form = Form::tensors;
+  Action action = Action::fill;
+  NumberType type = NumberType::none;
+  NumberType result = NumberType::none;
+  int operands = 0;                      // tensors read
+  NumberType scalar = NumberType::none;  // the type of the operand that is no tensor
+};
+
+/// By the mangled name; Shape::none for all others.
+[[nodiscard]] SmallKernel recognise_kernel(const std::string& mangled);
+
+/// Runs it on what is known. What it writes without knowing is not known any more.
+void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory);
+
+}  // namespace gapless::simgpu
