@@ -120,6 +120,7 @@ int run_program(const Arguments& arguments, const fs::path& reports) {
     }
     const std::string& settings = allocator_settings().at(arguments.allocator);
     if (!settings.empty()) setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), 1);
+    setenv("TRITON_LIBCUDA_PATH", front.c_str(), 0);  // torch.compile looks for libcuda there
     prepend("PYTHONPATH", (front / "python").string());
     setenv("LD_PRELOAD", preload.c_str(), 1);
     execvp(argv[0], argv.data());

@@ -64,6 +64,7 @@ void recognise_elementwise(const std::string& name, SmallKernel& kernel) {
       {"MulFunctor<", Action::multiply, Form::tensors, 2},
       {"BitwiseAndFunctor<", Action::both, Form::tensors, 2},
       {"BitwiseOrFunctor<", Action::either, Form::tensors, 2},
+      {"AbsFunctor<", Action::absolute, Form::tensors, 1},
   };
   for (const Functor& functor : functors) {
     kernel.type = kernel.scalar = argument_of(name, functor.prefix);
@@ -90,16 +91,13 @@ void recognise_elementwise(const std::string& name, SmallKernel& kernel) {
     kernel = {Shape::elementwise, Form::tensors, Action::invert, boolean, boolean, 1};
   } else if (has(name, "float16_copy_kernel_cuda") && has(name, "{lambda(float)")) {
     const bool brain = has(name, "bfloat16_copy_kernel_cuda");
-    kernel = {Shape::cast, Form::tensors, Action::convert, f32, brain ? bf16 : f16, 1};
-  } else if (has(name, "converting_copy_kernel_cuda<")) {
-    const char* const prefix = "converting_copy_kernel_cuda<";
-    kernel = {Shape::cast,
-              Form::tensors,
-              Action::convert,
-              argument_of(name, prefix),
-              argument_of(name, prefix, 1),
-              1};
+    kernel = {Shape::elementwise, Form::tensors, Action::convert, f32, brain ? bf16 : f16, 1};
+  } else if (const std::string prefix = "converting_copy_kernel_cuda<"; has(name, prefix.c_str())) {
+    kernel = {Shape::elementwise, Form::tensors, Action::convert, argument_of(name, prefix),
+              argument_of(name, prefix, 1), 1};
     if (kernel.type == none || kernel.result == none) kernel.shape = Shape::none;
+  } else if (has(name, "direct_copy_kernel_cuda")) {
+    kernel = {Shape::elementwise, Form::tensors, Action::convert, none, none, 1};
   }
 }
 
@@ -137,12 +135,21 @@ T read_at(const void* base, std::size_t offset) {
   return value;
 }
 
-// The bytes at a device address, where all of them are known.
-std::optional<Bytes> known_bytes(const DeviceMemory& memory, DeviceAddress address,
-                                 std::uint64_t bytes) {
+// The bytes at a device address: zeros where nobody wrote. Nothing where there is no memory.
+std::optional<Bytes> read_bytes(const DeviceMemory& memory, DeviceAddress address,
+                                std::uint64_t bytes) {
   Bytes found(bytes);
-  if (!memory.knows(address, bytes) || !memory.read(found.data(), address, bytes)) return {};
+  if (!memory.read(found.data(), address, bytes)) return {};
   return found;
+}
+
+// Zeros need not be kept.
+void write_bytes(DeviceMemory& memory, DeviceAddress address, const Bytes& bytes) {
+  if (std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0; })) {
+    memory.forget(address, bytes.size());
+  } else {
+    memory.write(address, bytes.data(), bytes.size());
+  }
 }
 
 bool compare(int operation, auto a, auto b) {
@@ -211,6 +218,9 @@ void compute(const SmallKernel& kernel, const void* functor, std::size_t count,
       case Action::multiply:
         store_number<T>(output.data(), i, a * b);
         break;
+      case Action::absolute:
+        store_number<T>(output.data(), i, a < C{} ? static_cast<C>(-a) : a);
+        break;
       case Action::invert:
         store_number<bool>(output.data(), i, a == C{});
         break;
@@ -220,29 +230,6 @@ void compute(const SmallKernel& kernel, const void* functor, std::size_t count,
         }
     }
   }
-}
-
-void run_elementwise(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
-  const int count = *static_cast<const int*>(arguments[0]);
-  if (count <= 0 || static_cast<std::uint64_t>(count) > kMostNumbers) return;
-  const auto numbers = static_cast<std::size_t>(count);
-  const auto address = [&](int place) {  // the output, then the inputs
-    return read_at<std::uint64_t>(arguments[2], 8 * static_cast<std::size_t>(place));
-  };
-  std::vector<Bytes> inputs;
-  for (int i = 0; i < kernel.operands; ++i) {
-    auto input = known_bytes(memory, address(i + 1), numbers * bytes_of(kernel.type));
-    if (input) inputs.push_back(std::move(*input));
-  }
-  Bytes output(numbers * bytes_of(kernel.result));
-  if (inputs.size() != static_cast<std::size_t>(kernel.operands)) {
-    memory.forget(address(0), output.size());
-    return;
-  }
-  with_type(kernel.type, [&](auto element) {
-    compute<decltype(element)>(kernel, arguments[1], numbers, inputs, output);
-  });
-  memory.write(address(0), output.data(), output.size());
 }
 
 // c10::ScalarType.
@@ -273,33 +260,56 @@ NumberType scalar_type(int number) {
   }
 }
 
-// unrolled_elementwise_kernel(n, copy, data, calculator, calculator, LoadWithCast, StoreWithCast):
-// each of the last two begins with the type, where the kernel's name does not tell.
-void run_cast(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
-  const int count = *static_cast<const int*>(arguments[0]);
-  if (count <= 0 || static_cast<std::uint64_t>(count) > kMostNumbers) return;
-  const auto numbers = static_cast<std::size_t>(count);
-  const bool named = kernel.type != NumberType::none;
-  const NumberType from = named ? kernel.type : scalar_type(read_at<std::int8_t>(arguments[5], 0));
-  const NumberType to = named ? kernel.result : scalar_type(read_at<std::int8_t>(arguments[6], 0));
-  if (from == NumberType::none || to == NumberType::none) return;
-  const auto target = read_at<std::uint64_t>(arguments[2], 0);
-  const auto source = read_at<std::uint64_t>(arguments[2], 8);
-  const auto input = known_bytes(memory, source, numbers * bytes_of(from));
-  Bytes output(numbers * bytes_of(to));
-  if (!input) {
-    memory.forget(target, output.size());
-    return;
-  }
-  with_type(from, [&](auto source_element) {
-    with_type(to, [&](auto target_element) {
-      for (std::size_t i = 0; i < numbers; ++i) {
-        store_number<decltype(target_element)>(
-            output.data(), i, load_number<decltype(source_element)>(input->data(), i));
+// The same numbers in another type.
+Bytes converted(const Bytes& input, NumberType from, NumberType to, std::size_t count) {
+  if (from == to) return input;
+  Bytes output(count * bytes_of(to));
+  with_type(from, [&](auto source) {
+    with_type(to, [&](auto target) {
+      for (std::size_t i = 0; i < count; ++i) {
+        store_number<decltype(target)>(output.data(), i,
+                                       load_number<decltype(source)>(input.data(), i));
       }
     });
   });
-  memory.write(target, output.data(), output.size());
+  return output;
+}
+
+// The type of a tensor: the functor's, or what LoadWithCast {types, sizes} and StoreWithCast {type,
+// size} say.
+NumberType tensor_type(const SmallKernel& kernel, void** arguments, int input) {
+  if (!kernel.casts) return input < 0 ? kernel.result : kernel.type;
+  return scalar_type(input < 0
+                         ? read_at<std::int8_t>(arguments[6], 0)
+                         : read_at<std::int8_t>(arguments[5], static_cast<std::size_t>(input)));
+}
+
+void run_elementwise(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
+  const int count = *static_cast<const int*>(arguments[0]);
+  if (count <= 0 || static_cast<std::uint64_t>(count) > kMostNumbers) return;
+  const auto numbers = static_cast<std::size_t>(count);
+  const auto address = [&](int place) {  // the output, then the inputs
+    return read_at<std::uint64_t>(arguments[2], 8 * static_cast<std::size_t>(place));
+  };
+  const bool copies = kernel.action == Action::convert;
+  const NumberType target = tensor_type(kernel, arguments, -1);
+  if (target == NumberType::none) return;
+  std::vector<Bytes> inputs;
+  for (int i = 0; i < kernel.operands; ++i) {
+    const NumberType type = tensor_type(kernel, arguments, i);
+    auto input = read_bytes(memory, address(i + 1), numbers * bytes_of(type));
+    if (!input || type == NumberType::none) return;
+    inputs.push_back(converted(*input, type, copies ? target : kernel.type, numbers));
+  }
+  if (copies) {
+    write_bytes(memory, address(0), inputs[0]);
+    return;
+  }
+  Bytes output(numbers * bytes_of(kernel.result));
+  with_type(kernel.type, [&](auto element) {
+    compute<decltype(element)>(kernel, arguments[1], numbers, inputs, output);
+  });
+  write_bytes(memory, address(0), converted(output, kernel.result, target, numbers));
 }
 
 template <class From, class To>
@@ -347,29 +357,26 @@ void run_reduction(const SmallKernel& kernel, void** arguments, DeviceMemory& me
     return;
   }
   const auto numbers = static_cast<std::size_t>(inputs);
-  const auto input = known_bytes(memory, source, numbers * bytes_of(kernel.type));
+  const auto input = read_bytes(memory, source, numbers * bytes_of(kernel.type));
+  if (!input) return;
   Bytes output(bytes_of(kernel.result));
-  if (!input) {
-    memory.forget(target, output.size());
-    return;
-  }
   with_type(kernel.type, [&](auto from) {
     with_type(kernel.result, [&](auto to) {
       reduce<decltype(from), decltype(to)>(kernel.action, *input, numbers, output);
     });
   });
-  memory.write(target, output.data(), output.size());
+  write_bytes(memory, target, output);
 }
 
 }  // namespace
 
 SmallKernel recognise_kernel(const std::string& mangled) {
   SmallKernel kernel;
-  const bool elementwise = has(mangled, "vectorized_elementwise_kernel");
-  const bool copy = has(mangled, "unrolled_elementwise_kernel") &&
-                    has(mangled, "direct_copy_kernel_cuda") && has(mangled, "LoadWithCast");
+  const bool casts = has(mangled, "unrolled_elementwise_kernel") && has(mangled, "LoadWithCast") &&
+                     has(mangled, "StoreWithCast");
+  const bool elementwise = casts || has(mangled, "vectorized_elementwise_kernel");
   const bool reduction = has(mangled, "reduce_kernel") && has(mangled, "ReduceOp");
-  if (!elementwise && !copy && !reduction) return kernel;
+  if (!elementwise && !reduction) return kernel;
   int status = 0;
   char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
   if (text == nullptr) return kernel;
@@ -379,7 +386,9 @@ SmallKernel recognise_kernel(const std::string& mangled) {
   const std::string arguments = name.substr(0, name.find(">("));
   if (elementwise) recognise_elementwise(arguments, kernel);
   if (reduction) recognise_reduction(arguments, kernel);
-  if (copy) kernel.shape = Shape::cast;
+  kernel.casts = casts;
+  const bool untyped = kernel.action == Action::convert && kernel.type == NumberType::none;
+  if (untyped && !casts) kernel.shape = Shape::none;
   return kernel;
 }
 
@@ -389,9 +398,6 @@ void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory&
       return;
     case Shape::elementwise:
       run_elementwise(kernel, arguments, memory);
-      return;
-    case Shape::cast:
-      run_cast(kernel, arguments, memory);
       return;
     case Shape::reduction:
       run_reduction(kernel, arguments, memory);

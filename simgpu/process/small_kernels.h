@@ -7,6 +7,7 @@
 // of these computed them) and small. A kernel is recognised by its C++ name and takes
 //
 //   vectorized_elementwise_kernel<4, FillFunctor<long>, std::array<char*, 1>>(n, functor, data)
+//   unrolled_elementwise_kernel<...>(n, functor, data, calculator, calculator, loader, storer)
 //   reduce_kernel<512, 1, ReduceOp<long, func_wrapper_t<long, sum_functor<...>>, ...>>(operation)
 //
 // The members' places in functors are those of torch 2.11 to 2.15. What does not look as expected
@@ -24,7 +25,7 @@ class DeviceMemory;
 
 /// What one kernel does.
 struct SmallKernel {
-  enum class Shape { none, elementwise, cast, reduction };
+  enum class Shape { none, elementwise, reduction };
   enum class Form { tensors, scalar_first, scalar_second };  // of two operands
   enum class Action {
     fill,
@@ -32,8 +33,9 @@ struct SmallKernel {
     equal,    // ==, !=
     add,      // a + alpha * b
     multiply,
-    both,     // a & b
-    either,   // a | b
+    both,    // a & b
+    either,  // a | b
+    absolute,
     invert,   // of a flag
     convert,  // to another type
     sum,
@@ -48,14 +50,14 @@ struct SmallKernel {
   Action action = Action::fill;
   NumberType type = NumberType::none;
   NumberType result = NumberType::none;
-  int operands = 0;                      // tensors read
+  int operands = 0;    // tensors read
+  bool casts = false;  // tensors may have other types than the functor: arguments 5 and 6 tell
   NumberType scalar = NumberType::none;  // the type of the operand that is no tensor
 };
 
 /// By the mangled name; Shape::none for all others.
 [[nodiscard]] SmallKernel recognise_kernel(const std::string& mangled);
 
-/// Runs it on what is known. What it writes without knowing is not known any more.
 void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory);
 
 }  // namespace gapless::simgpu

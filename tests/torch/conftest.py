@@ -37,7 +37,8 @@ def simulate():
         assert preload, f"no libraries in {LIBRARIES}: build first"
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-            env={**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus, **environment},
+            env={**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus,
+                 "TRITON_LIBCUDA_PATH": str(LIBRARIES), **environment},
             capture_output=True, text=True, timeout=timeout, check=False)
         result = Result(done)
         if check and done.returncode != 0:

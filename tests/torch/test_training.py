@@ -58,6 +58,40 @@ GPT2 = """
 """
 
 
+# What autograd saves, each storage once; with parameters, gradients and states it is all there is
+# between forward and backward.
+AGREEMENT = GPT2[:GPT2.index("    times = []")] + """
+    def step():
+        saved = {}
+        def keep(tensor):
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+        tokens = torch.randint(0, 50257, (4, 512), device="cuda")
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        torch._C._cuda_clearCublasWorkspaces()  # 8 MiB for each thread, which autograd has not
+        allocated = torch.cuda.memory_allocated()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        return allocated, saved
+
+    step()
+    allocated, saved = step()
+    for tensor in model.parameters():
+        saved.pop(tensor.untyped_storage().data_ptr(), None)
+    states = sum(t.nbytes for s in optimizer.state.values() for t in s.values())
+    gradients = sum(p.grad.nbytes for p in model.parameters())
+    assert gradients == parameters
+    print("allocated:", allocated, parameters + gradients + states + sum(saved.values()))
+"""
+
+
+def test_allocated_is_what_autograd_saves(simulate):
+    allocated, expected = map(int, simulate(AGREEMENT).values()["allocated"].split())
+    assert abs(allocated - expected) <= 0.005 * expected
+
+
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
 def test_gpt2_trains(simulate, settings):
     values = simulate(GPT2, gpus="16GiB", PYTORCH_CUDA_ALLOC_CONF=settings).values()
