@@ -33,11 +33,29 @@ def test_qwen_lora_fails_where_it_should(example):
     ("qwen_lora.py", ("--layers", 2, "--steps", 3, "--tokens", 256)),
     ("t5_small.py", ("--steps", 3, "--batch", 4)),
     ("serve_kv.py", ("--steps", 50, "--layers", 2, "--prompt", 200)),
+    ("gpt2_multi_gpu.py", ("--steps", 3, "--layers", 2, "--tokens", 256)),
+    ("zero3.py", ("--steps", 3, "--layers", 4, "--width", 512, "--heads", 8)),
+    ("vision_multiscale.py", ("--steps", 10, "--batch", 1, "--most", 480)),
+    ("graphs.py", ("--steps", 50, "--layers", 2, "--width", 512)),
 ])
 def test_small_ones_run(example, name, words):
     for settings in ("", "expandable_segments:True"):
-        result = example(name, *words, PYTORCH_CUDA_ALLOC_CONF=settings)
+        result = example(name, *words, gpus="16GiB,16GiB", PYTORCH_CUDA_ALLOC_CONF=settings)
         assert "peak allocated" in result.out
+
+
+@pytest.mark.parametrize("name, words", [
+    ("gpt2_multi_gpu.py", ("--layers", 2, "--tokens", 256)),
+    ("zero3.py", ("--layers", 4, "--width", 512, "--heads", 8)),
+])
+def test_under_torchrun(simulate, name, words):
+    argv = ["torchrun", "--nproc-per-node", "2", str(ROOT / "examples" / name), "--steps", "2", *map(str, words)]
+    result = simulate(f"""
+        import runpy, sys
+        sys.argv = {argv!r}
+        runpy.run_module("torch.distributed.run", run_name="__main__")
+        """, gpus="16GiB,16GiB", OMP_NUM_THREADS="1")
+    assert result.out.count("step 1: peak allocated") == 2
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)

@@ -73,7 +73,8 @@ for version in 2.11 2.15; do
   fi
   check "torch $version: what it imports" python3 simgpu/symbols/collect.py --check \
     --importers .venv-torch-"$version"/lib/python3*/site-packages/torch
-  ".venv-torch-$version/bin/python" -m pytest -q tests/torch --junit-xml "$report" || true
+  ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist loadfile \
+    tests/torch --junit-xml "$report" || true
   count "torch $version" "$report"
 done
 
