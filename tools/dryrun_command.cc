@@ -21,6 +21,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
 #include "tools/table.h"
@@ -47,31 +48,6 @@ const std::map<std::string, std::string>& allocator_settings() {
       {"expandable", "expandable_segments:True"},
       {"async", "backend:cudaMallocAsync"}};
   return settings;
-}
-
-// Where the libraries in front are: beside the command, in the build tree or installed.
-fs::path front_folder() {
-  if (const char* folder = std::getenv("GAPLESS_SIMGPU"); folder != nullptr) return folder;
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const char* place : {"../lib/simgpu", "../lib/gapless/simgpu"}) {
-    if (fs::exists(here / place / "libsimgpu.so")) return fs::canonical(here / place);
-  }
-  throw InputError("the simulated GPU's libraries are not beside " + here.string() +
-                   "; build all of gapless, or set GAPLESS_SIMGPU to their folder");
-}
-
-std::string preload_of(const fs::path& folder) {
-  std::vector<std::string> libraries;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find(".so") != std::string::npos) libraries.push_back(entry.path().string());
-  }
-  std::sort(libraries.begin(), libraries.end());
-  std::string text = fmt::format("{}", fmt::join(libraries, ":"));
-  if (const char* before = std::getenv("LD_PRELOAD"); before != nullptr && *before != '\0') {
-    text += ":" + std::string(before);
-  }
-  return text;
 }
 
 void prepend(const char* variable, const std::string& path) {
@@ -102,8 +78,8 @@ class TemporaryFolder {
 
 // The child's exit status; 128 + the signal that ended it.
 int run_program(const Arguments& arguments, const fs::path& reports) {
-  const fs::path front = front_folder();
-  const std::string preload = preload_of(front);
+  const fs::path front = simgpu::front_folder();
+  const std::string preload = simgpu::preload_list(front);
   std::vector<char*> argv;
   for (const std::string& word : arguments.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

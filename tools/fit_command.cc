@@ -113,7 +113,7 @@ void add_fit(CLI::App& app, int& status) {
       ->required();
   command
       ->add_option("-a,--allocator", arguments->allocators,
-                   "Comma-separated: gapless, native, expandable")
+                   "Comma-separated: gapless, native, expandable, torch-native, torch-expandable")
       ->capture_default_str();
   command->add_option("-n,--passes", arguments->passes, "The run must complete so often in a row")
       ->capture_default_str()

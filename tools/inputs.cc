@@ -8,6 +8,7 @@
 #include "allocator/device/options.h"
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
+#include "bench/replay/in_torch.h"
 
 namespace gapless::tools {
 
@@ -20,7 +21,8 @@ std::vector<Trace> load_all(const std::vector<std::string>& paths) {
 }
 
 std::vector<std::string> allocators_of(const std::string& list) {
-  const std::vector<std::string> known = bench::peer_names();
+  std::vector<std::string> known = bench::peer_names();
+  for (std::string& name : bench::torch_allocator_names()) known.push_back(std::move(name));
   std::vector<std::string> chosen;
   std::stringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {

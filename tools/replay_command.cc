@@ -4,6 +4,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "bench/replay/in_torch.h"
 #include "bench/replay/replay.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
@@ -58,6 +59,9 @@ json to_json(const bench::ReplayResult& result, const Arguments& arguments) {
               {"ns_per_op_p50", result.times.p50_ns},
               {"ns_per_op_p99", result.times.p99_ns},
               {"fits", result.fits}};
+  if (bench::is_in_torch(result.allocator)) {
+    row["driver_ns"] = row["last_pass_driver_ns"] = nullptr;  // nobody timed them
+  }
   if (!result.fits) {
     row["failed_event"] = result.failed_event;
     row["failed_bytes"] = result.failed_bytes;
@@ -110,7 +114,9 @@ void print_table(const std::vector<bench::ReplayResult>& results, const Argument
                {with_commas(result.first_pass.total())},
                {with_commas(result.last_pass.total()),
                 result.last_pass.total() == 0 ? Colour::good : Colour::none},
-               {format_ns(static_cast<double>(result.first_pass.total_ns()))},
+               {bench::is_in_torch(result.allocator)  // whose driver calls nobody timed
+                    ? "-"
+                    : format_ns(static_cast<double>(result.first_pass.total_ns()))},
                {with_commas(result.all_passes.host_syncs()),
                 result.all_passes.host_syncs() == 0 ? Colour::good : Colour::bad},
                {fmt::format("{:.0f}", result.times.mean_ns)},
@@ -197,9 +203,11 @@ void add_replay(CLI::App& app, int& status) {
   command->add_option("trace", arguments->traces, "PyTorch snapshots (.pickle) or gapless traces")
       ->required();
   command
-      ->add_option("-a,--allocator", arguments->allocators,
-                   "Comma-separated: gapless, native (PyTorch's default), expandable\n"
-                   "(PyTorch's expandable_segments)")
+      ->add_option(
+          "-a,--allocator", arguments->allocators,
+          "Comma-separated: gapless, native (PyTorch's default), expandable\n"
+          "(PyTorch's expandable_segments), which are models; torch-native, torch-expandable:\n"
+          "those two themselves, where torch_host was built (docs/simulated-gpu.md)")
       ->capture_default_str();
   command->add_option("-n,--passes", arguments->passes, "Play the trace so often in a row")
       ->capture_default_str()

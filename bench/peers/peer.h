@@ -24,11 +24,11 @@ class Peer {
   [[nodiscard]] virtual std::uint64_t peak_reserved_bytes() const = 0;
 };
 
-/// "gapless", "native", "expandable".
+/// "gapless", "native", "expandable": gapless and the models of PyTorch's two allocators.
 std::vector<std::string> peer_names();
 
-/// A peer over the driver's device; nullptr for an unknown name. `settings` is gapless's own
-/// "key:value,..." and ignored by the others.
+/// A peer over the driver's device; nullptr for an unknown name. `settings`
+/// is gapless's own "key:value,..." and ignored by the others.
 std::unique_ptr<Peer> make_peer(const std::string& name, Driver& driver, DeviceIndex device,
                                 const std::string& settings = "");
 

@@ -276,8 +276,7 @@ bool TorchModel::map_block(Block* block, std::uint64_t bytes) {
 }
 
 void TorchModel::release_cached() {
-  // PyTorch waits for all outstanding events here; the host waits for the device once.
-  driver_.device_synchronize(device_);
+  // PyTorch waits for outstanding events here; a replay has none (no record_stream).
   for (const bool small : {false, true}) {
     for (auto& [id, pool] : pools_) {
       if (pool->small != small) continue;

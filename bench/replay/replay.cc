@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "bench/peers/peer.h"
+#include "bench/replay/in_torch.h"
 #include "simgpu/sim_driver.h"
 
 namespace gapless::bench {
@@ -123,18 +124,60 @@ double ReplayResult::overhead_percent() const {
          100;
 }
 
-ReplayResult replay(const Trace& trace, const std::string& allocator,
-                    const ReplayOptions& options) {
+ReplayResult replay_through(const Trace& trace, Peer& peer,
+                            const std::vector<StreamHandle>& streams,
+                            const std::function<DriverCallCounts()>& counts,
+                            const ReplayOptions& options) {
   ReplayResult result;
   result.trace = trace.name;
   result.device = trace.device;
-  result.allocator = allocator;
   result.events = trace.events.size();
   result.operations = trace.operations();
   result.peak_allocated_bytes = peak_live_bytes(trace);
+  Player player(trace, peer, streams);
+  const DriverCallCounts start = counts();
+  std::vector<std::uint32_t> samples;
+  for (int pass = 0; pass < options.passes; ++pass) {
+    const bool last = pass + 1 == options.passes;
+    const DriverCallCounts before = counts();
+    if (last && options.time_operations) samples.reserve(result.operations);
+    DriverCallCounts warm = before;
+    result.fits = player.pass(
+        last && options.time_operations ? &samples : nullptr,
+        [&](double fraction) {
+          if (options.progress) {
+            options.progress((pass + fraction) / options.passes);
+          }
+        },
+        [&] { warm = counts(); });
+    result.last_pass = counts().since(before);
+    if (pass == 0) {
+      result.first_pass = result.last_pass;
+      const std::uint64_t allocations = player.allocations - player.allocations_when_warm;
+      result.calls_per_1000_allocations =
+          1000 * static_cast<double>(counts().since(warm).total()) /
+          static_cast<double>(std::max<std::uint64_t>(1, allocations));
+    }
+    if (!result.fits) {
+      result.failed_event = player.failed_event;
+      result.failed_bytes = trace.events[player.failed_event].bytes;
+      break;
+    }
+  }
+  result.all_passes = counts().since(start);
+  result.times = summarize(samples);
+  result.peak_reserved_bytes = peer.peak_reserved_bytes();
+  player.free_all();
+  return result;
+}
+
+ReplayResult replay(const Trace& trace, const std::string& allocator,
+                    const ReplayOptions& options) {
+  const std::uint64_t capacity_bytes =
+      options.capacity_bytes != 0 ? options.capacity_bytes : ample_bytes(peak_live_bytes(trace));
+  if (is_in_torch(allocator)) return replay_in_torch(trace, allocator, capacity_bytes, options);
   simgpu::SimDevice device;
-  device.total_bytes = options.capacity_bytes != 0 ? options.capacity_bytes
-                                                   : ample_bytes(result.peak_allocated_bytes);
+  device.total_bytes = capacity_bytes;
   simgpu::SimDriver gpu({.devices = {device}, .costs = options.costs});
   CountingDriver counting(gpu, [&] { return gpu.now_ns(); });
   std::vector<StreamHandle> streams;
@@ -145,40 +188,9 @@ ReplayResult replay(const Trace& trace, const std::string& allocator,
   }
   const std::unique_ptr<Peer> peer = make_peer(allocator, counting, 0, options.settings);
   if (!peer) throw std::invalid_argument("unknown allocator \"" + allocator + "\"");
-  Player player(trace, *peer, streams);
-  const DriverCallCounts start = counting.counts();
-  std::vector<std::uint32_t> samples;
-  for (int pass = 0; pass < options.passes; ++pass) {
-    const bool last = pass + 1 == options.passes;
-    const DriverCallCounts before = counting.counts();
-    if (last && options.time_operations) samples.reserve(result.operations);
-    DriverCallCounts warm = before;
-    result.fits = player.pass(
-        last && options.time_operations ? &samples : nullptr,
-        [&](double fraction) {
-          if (options.progress) {
-            options.progress((pass + fraction) / options.passes);
-          }
-        },
-        [&] { warm = counting.counts(); });
-    result.last_pass = counting.counts().since(before);
-    if (pass == 0) {
-      result.first_pass = result.last_pass;
-      const std::uint64_t allocations = player.allocations - player.allocations_when_warm;
-      result.calls_per_1000_allocations =
-          1000 * static_cast<double>(counting.counts().since(warm).total()) /
-          static_cast<double>(std::max<std::uint64_t>(1, allocations));
-    }
-    if (!result.fits) {
-      result.failed_event = player.failed_event;
-      result.failed_bytes = trace.events[player.failed_event].bytes;
-      break;
-    }
-  }
-  result.all_passes = counting.counts().since(start);
-  result.times = summarize(samples);
-  result.peak_reserved_bytes = peer->peak_reserved_bytes();
-  player.free_all();
+  ReplayResult result = replay_through(
+      trace, *peer, streams, [&] { return counting.counts(); }, options);
+  result.allocator = allocator;
   return result;
 }
 

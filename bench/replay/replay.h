@@ -12,6 +12,7 @@
 
 #include "allocator/driver/counting_driver.h"
 #include "allocator/trace/trace.h"
+#include "bench/peers/peer.h"
 #include "simgpu/cost_profile.h"
 
 namespace gapless::bench {
@@ -61,7 +62,15 @@ struct ReplayResult {
   [[nodiscard]] double overhead_percent() const;
 };
 
-/// Throws std::invalid_argument for an unknown allocator.
+/// Through an allocator of the caller's; `streams` are what the trace's streams are to it, `counts`
+/// reads the counters of its driver. What is not of the trace or the replay is left empty.
+ReplayResult replay_through(const Trace& trace, Peer& peer,
+                            const std::vector<StreamHandle>& streams,
+                            const std::function<DriverCallCounts()>& counts,
+                            const ReplayOptions& options);
+
+/// Through the allocator of that name (peers/peer.h), on a simulated GPU. Throws
+/// std::invalid_argument for an unknown one, and InputError where torch-* cannot be had.
 ReplayResult replay(const Trace& trace, const std::string& allocator, const ReplayOptions& options);
 
 /// The least capacity, in steps of 2 MiB, at which one pass completes.

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "allocator/driver/call.h"
 #include "simgpu/process/api.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/device_memory.h"
@@ -61,6 +62,9 @@ class SIMGPU_API Process {
   std::unordered_map<const void*, std::uint64_t> variable_bytes;  // registered device variables
   std::unordered_map<const void*, DeviceAddress> variables;       // those that were asked for
 
+  /// How often the program made those calls (of the others, none are counted).
+  PerDriverCall<std::uint64_t> calls{};
+
   std::recursive_mutex mutex;
 
  private:
@@ -71,6 +75,7 @@ class SIMGPU_API Process {
 class Entry {
  public:
   Entry() : process(Process::get()), lock_(process.mutex) { process.streams.tick(); }
+  explicit Entry(DriverCall call) : Entry() { ++process.calls[static_cast<std::size_t>(call)]; }
   Process& process;
 
  private:
@@ -84,3 +89,6 @@ SIMGPU_API bool copy_any(Process& process, void* target, const void* source, std
 SIMGPU_API std::uint64_t duration_ns(const Kernel& kernel, void** arguments);
 
 }  // namespace gapless::simgpu
+
+/// Copies the counts of Process::calls, by DriverCall.
+extern "C" SIMGPU_API void simgpu_calls(std::uint64_t* counts);

@@ -93,8 +93,12 @@ void recognise_elementwise(const std::string& name, SmallKernel& kernel) {
     const bool brain = has(name, "bfloat16_copy_kernel_cuda");
     kernel = {Shape::elementwise, Form::tensors, Action::convert, f32, brain ? bf16 : f16, 1};
   } else if (const std::string prefix = "converting_copy_kernel_cuda<"; has(name, prefix.c_str())) {
-    kernel = {Shape::elementwise, Form::tensors, Action::convert, argument_of(name, prefix),
-              argument_of(name, prefix, 1), 1};
+    kernel = {Shape::elementwise,
+              Form::tensors,
+              Action::convert,
+              argument_of(name, prefix),
+              argument_of(name, prefix, 1),
+              1};
     if (kernel.type == none || kernel.result == none) kernel.shape = Shape::none;
   } else if (has(name, "direct_copy_kernel_cuda")) {
     kernel = {Shape::elementwise, Form::tensors, Action::convert, none, none, 1};

@@ -10,18 +10,18 @@ using namespace gapless::simgpu;
 // --- plain ---------------------------------------------------------------------------------------
 
 CUDA int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_info);
   *free = entry.process.memory.free_bytes(Process::current());
   *total = entry.process.memory.total_bytes(Process::current());
   return kSuccess;
 }
 CUDA int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_alloc);
   if (bytes == 0) return kInvalidValue;
   return answer(entry.process.memory.alloc(Process::current(), bytes, *address));
 }
 CUDA int cuMemFree_v2(std::uint64_t address) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_free);
   return answer(entry.process.memory.free(address));
 }
 CUDA int cuMemGetAddressRange_v2(std::uint64_t* begin, std::size_t* bytes, std::uint64_t address) {
@@ -95,43 +95,43 @@ CUDA int cuMemGetAllocationGranularity(std::size_t* bytes, const cuda_abi::MemAl
 }
 CUDA int cuMemAddressReserve(std::uint64_t* address, std::size_t bytes, std::size_t alignment,
                              std::uint64_t, unsigned long long) {
-  const Entry entry;
+  const Entry entry(DriverCall::address_reserve);
   std::string misuse;
   return answer(entry.process.memory.model().reserve(bytes, alignment, *address, misuse));
 }
 CUDA int cuMemAddressFree(std::uint64_t address, std::size_t bytes) {
-  const Entry entry;
+  const Entry entry(DriverCall::address_free);
   std::string misuse;
   return answer(entry.process.memory.model().free_reservation(address, bytes, misuse));
 }
 CUDA int cuMemCreate(std::uint64_t* handle, std::size_t bytes,
                      const cuda_abi::MemAllocationProp* prop, unsigned long long) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_create);
   if (!entry.process.has(prop->location.id)) return kInvalidDevice;
   entry.process.memory.ensure_context(prop->location.id);
   std::string misuse;
   return answer(entry.process.memory.model().create(prop->location.id, bytes, *handle, misuse));
 }
 CUDA int cuMemRelease(std::uint64_t handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_release);
   std::string misuse;
   return answer(entry.process.memory.model().release(handle, misuse));
 }
 CUDA int cuMemMap(std::uint64_t address, std::size_t bytes, std::size_t offset,
                   std::uint64_t handle, unsigned long long) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_map);
   if (offset != 0) return kInvalidValue;
   std::string misuse;
   return answer(entry.process.memory.model().map(address, bytes, handle, misuse));
 }
 CUDA int cuMemUnmap(std::uint64_t address, std::size_t bytes) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_unmap);
   std::string misuse;
   return answer(entry.process.memory.model().unmap(address, bytes, misuse));
 }
 CUDA int cuMemSetAccess(std::uint64_t address, std::size_t bytes,
                         const cuda_abi::MemAccessDesc* descriptions, std::size_t count) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_set_access);
   for (std::size_t i = 0; i < count; ++i) {
     std::string misuse;
     const DriverStatus status = entry.process.memory.model().set_access(

@@ -134,7 +134,7 @@ CUDART int cudaRuntimeGetVersion(int* version) {
 }
 
 CUDART int cudaDeviceSynchronize() {
-  const Entry entry;
+  const Entry entry(DriverCall::device_synchronize);
   if (entry.process.streams.any_capture()) return answer(abi::stream_capture_unsupported);
   entry.process.streams.time().synchronize_device(Process::current());
   return abi::success;

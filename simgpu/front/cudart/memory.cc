@@ -99,11 +99,11 @@ int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t byt
 }  // namespace
 
 CUDART int cudaMalloc(void** pointer, std::size_t bytes) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_alloc);
   return allocate(entry.process, pointer, bytes);
 }
 CUDART int cudaFree(void* pointer) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_free);
   return release(entry.process, pointer);
 }
 CUDART int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
@@ -149,7 +149,7 @@ CUDART int cudaHostGetFlags(unsigned* flags, void*) {
 }
 
 CUDART int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  const Entry entry;
+  const Entry entry(DriverCall::mem_info);
   const int device = Process::current();
   entry.process.memory.ensure_context(device);
   *free = entry.process.memory.free_bytes(device);

@@ -14,7 +14,7 @@ int make_stream(void** stream, unsigned flags, int priority) {
 }
 
 int make_event(void** event, unsigned flags) {
-  const Entry entry;
+  const Entry entry(DriverCall::event_create);
   entry.process.memory.ensure_context(Process::current());
   *event = entry.process.streams.create_event(Process::current(), flags);
   return abi::success;
@@ -65,7 +65,7 @@ CUDART int cudaStreamGetDevice(void* handle, int* device) {
   return read_stream(handle, &Stream::device, device);
 }
 CUDART int cudaStreamSynchronize(void* handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::stream_synchronize);
   Stream* stream = stream_of(entry.process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
   if (stream->capture) {
@@ -86,7 +86,7 @@ CUDART int cudaStreamQuery(void* handle) {
   return answer(entry.process.streams.time().idle(stream->index) ? abi::success : abi::not_ready);
 }
 CUDART int cudaStreamWaitEvent(void* handle, void* event_handle, unsigned) {
-  const Entry entry;
+  const Entry entry(DriverCall::stream_wait_event);
   Stream* stream = stream_of(entry.process, handle);
   Event* event = event_of(entry.process, event_handle);
   if (stream == nullptr || event == nullptr) return answer(abi::invalid_resource_handle);
@@ -101,14 +101,14 @@ CUDART int cudaEventCreateWithFlags(void** event, unsigned flags) {
   return make_event(event, flags);
 }
 CUDART int cudaEventDestroy(void* handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::event_destroy);
   Event* event = event_of(entry.process, handle);
   if (event == nullptr) return answer(abi::invalid_resource_handle);
   entry.process.streams.destroy_event(event);
   return abi::success;
 }
 CUDART int cudaEventRecord(void* handle, void* stream_handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::event_record);
   Event* event = event_of(entry.process, handle);
   Stream* stream = stream_of(entry.process, stream_handle);
   if (stream == nullptr || event == nullptr) return answer(abi::invalid_resource_handle);
@@ -119,7 +119,7 @@ CUDART int cudaEventRecordWithFlags(void* event, void* stream, unsigned) {
   return cudaEventRecord(event, stream);
 }
 CUDART int cudaEventQuery(void* handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::event_query);
   Event* event = event_of(entry.process, handle);
   if (event == nullptr) return answer(abi::invalid_resource_handle);
   if (event->capture) return answer(abi::captured_event);
@@ -127,7 +127,7 @@ CUDART int cudaEventQuery(void* handle) {
   return answer(entry.process.streams.time().query(event->handle) ? abi::success : abi::not_ready);
 }
 CUDART int cudaEventSynchronize(void* handle) {
-  const Entry entry;
+  const Entry entry(DriverCall::event_synchronize);
   Event* event = event_of(entry.process, handle);
   if (event == nullptr) return answer(abi::invalid_resource_handle);
   if (event->capture) return answer(abi::captured_event);

@@ -139,3 +139,11 @@ NVML int nvmlDeviceGetComputeRunningProcesses_v3(const void*, unsigned* count, v
   *count = 0;
   return kSuccess;
 }
+
+// nvmlGpuFabricInfoV_t: version, 16 bytes of the cluster's name, status, clique, state. No fabric.
+NVML int nvmlDeviceGetGpuFabricInfoV(void*, unsigned char* info) {
+  constexpr std::size_t kVersionBytes = 4;
+  constexpr std::size_t kUpToState = 29;
+  std::memset(info + kVersionBytes, 0, kUpToState - kVersionBytes);
+  return 0;
+}

@@ -1,0 +1,105 @@
+// torch_host: PyTorch's genuine CUDA caching allocator as a peer, over the simulated GPU.
+//
+//   torch_host TRACE PASSES TIMED     one trace; prints the result (replay/in_torch.h)
+//
+// Started with simgpu's libraries in front. Which allocator (native or expandable_segments) and how
+// large the GPU is, the environment says. Not part of gapless: linked with libc10_cuda.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/PeerToPeerAccess.h>
+
+#include "allocator/trace/load.h"
+#include "bench/peers/peer.h"
+#include "bench/replay/in_torch.h"
+
+extern "C" void simgpu_calls(std::uint64_t* counts);  // of libsimgpu.so
+
+namespace gapless::bench {
+namespace {
+
+namespace torch_cuda = c10::cuda::CUDACachingAllocator;
+
+class TorchPeer final : public Peer {
+ public:
+  TorchPeer() : allocator_(*torch_cuda::get()) {}
+
+  DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint8_t pool) override {
+    enter(pool);
+    try {
+      void* const at = allocator_.raw_alloc_with_stream(bytes == 0 ? 1 : bytes,
+                                                        reinterpret_cast<cudaStream_t>(stream));
+      return reinterpret_cast<DeviceAddress>(at);
+    } catch (const c10::OutOfMemoryError&) {
+      return 0;
+    }
+  }
+  void free(DeviceAddress address) override {
+    allocator_.raw_delete(reinterpret_cast<void*>(address));
+  }
+  [[nodiscard]] std::uint64_t reserved_bytes() const override { return reserved().current; }
+  [[nodiscard]] std::uint64_t peak_reserved_bytes() const override { return reserved().peak; }
+
+ private:
+  struct Reserved {
+    std::uint64_t current;
+    std::uint64_t peak;
+  };
+  [[nodiscard]] Reserved reserved() const {
+    const auto stat = allocator_.getDeviceStats(0).reserved_bytes[0];  // of all pools
+    return {static_cast<std::uint64_t>(stat.current), static_cast<std::uint64_t>(stat.peak)};
+  }
+  // Allocations of a private pool are made inside it.
+  void enter(std::uint8_t pool) {
+    if (pool == pool_) return;
+    if (pool_ != 0) allocator_.endAllocateToPool(0, {0, pool_});
+    if (pool != 0) allocator_.beginAllocateToPool(0, {0, pool}, [](cudaStream_t) { return true; });
+    pool_ = pool;
+  }
+
+  torch_cuda::CUDAAllocator& allocator_;
+  std::uint8_t pool_ = 0;
+};
+
+DriverCallCounts counts() {
+  DriverCallCounts now;
+  simgpu_calls(now.calls.data());
+  return now;
+}
+
+void run(const char* path, int passes, bool timed) {
+  c10::cuda::detail::init_p2p_access_cache(c10::cuda::device_count());
+  torch_cuda::get()->init(1);
+  const std::vector<Trace> traces = load_traces(path);
+  TorchPeer peer;
+  ReplayOptions options;
+  options.passes = passes;
+  options.time_operations = timed;
+  // To the allocator a stream is a key: any number but null's will do.
+  std::vector<StreamHandle> streams;
+  for (std::size_t i = 0; i < traces.at(0).streams.size(); ++i) {
+    streams.push_back(traces[0].streams[i] == 0 ? 0 : 4096 * (i + 1));
+  }
+  std::puts(to_text(replay_through(traces[0], peer, streams, counts, options)).c_str());
+}
+
+}  // namespace
+}  // namespace gapless::bench
+
+int main(int count, char** words) {
+  if (count != 4) {
+    std::fputs("usage: torch_host TRACE PASSES TIMED; gapless replay starts it\n", stderr);
+    return 2;
+  }
+  try {
+    gapless::bench::run(words[1], std::atoi(words[2]), words[3][0] == '1');
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "torch_host: %s\n", error.what());
+    return 1;
+  }
+  std::fflush(stdout);
+  std::_Exit(0);  // torch's own end is of no interest
+}

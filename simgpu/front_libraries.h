@@ -1,0 +1,16 @@
+// Where the libraries in front of the simulated GPU are, for those who start programs with them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace gapless::simgpu {
+
+/// GAPLESS_SIMGPU, or beside the running command: in the build tree or installed. Throws
+/// InputError.
+std::filesystem::path front_folder();
+
+/// What LD_PRELOAD must be: all libraries of that folder, before what is preloaded already.
+std::string preload_list(const std::filesystem::path& folder);
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,62 @@
+"""The models of PyTorch's two allocators against the allocators themselves: to the byte, and to the
+call."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
+TRACES = sorted((ROOT / "examples" / "traces").glob("*.gtrace"))
+PAIRS = [("native", "torch-native"), ("expandable", "torch-expandable")]
+
+
+@pytest.fixture(scope="module")
+def host():
+    import importlib.metadata
+    version = ".".join(importlib.metadata.version("torch").split(".")[:2])
+    path = ROOT / "build" / "release" / "bin" / f"torch_host-{version}"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not built (no CUDA runtime headers)")
+    return {**os.environ, "GAPLESS_TORCH_HOST": str(path)}
+
+
+def rows(host, command, *words):
+    names = ",".join(name for pair in PAIRS for name in pair)
+    done = subprocess.run([GAPLESS, command, "--json", "--allocator", names, *map(str, words)],
+                          env=host, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    found = {row["allocator"]: row for row in json.loads(done.stdout)}
+    for row in found.values():  # PyTorch also asks how much is free, for its message
+        row["calls"] = {kind: count for kind, count in row.get("driver_calls_by_kind", {}).items()
+                        if kind != "mem_info"}
+    return found
+
+
+def compare(found, *keys):
+    for model, genuine in PAIRS:
+        assert [found[model][key] for key in keys] == [found[genuine][key] for key in keys], (model, keys)
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.stem)
+def test_models_agree(host, trace):
+    found = rows(host, "replay", "--passes", 3, trace)
+    compare(found, "peak_reserved_bytes", "calls", "last_pass_driver_calls", "fits")
+
+
+@pytest.mark.parametrize("trace", [t for t in TRACES if t.stat().st_size < 150_000], ids=lambda path: path.stem)
+def test_models_agree_where_memory_is_short(host, trace):
+    compare(rows(host, "fit", trace), "min_capacity_bytes")
+    least = rows(host, "fit", trace)["native"]["min_capacity_bytes"]
+    found = rows(host, "replay", "--passes", 1, "--capacity", least, trace)
+    compare(found, "peak_reserved_bytes", "calls", "host_syncs", "fits")
+
+
+@pytest.mark.parametrize("kind", ["varlen", "moe", "serve", "serve-concat"])
+def test_models_agree_on_programs_that_never_repeat(host, kind, tmp_path: pathlib.Path):
+    trace = tmp_path / "made.gtrace"
+    subprocess.run([GAPLESS, "generate", kind, "--steps", "30", "--output", trace], check=True, capture_output=True)
+    compare(rows(host, "replay", "--passes", 2, trace), "peak_reserved_bytes", "calls", "fits")
