@@ -8,7 +8,8 @@
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
-	@echo "also: make quick (release tests only), make lint, make format, make bench, make clean"
+	@echo "also: make quick (release tests only), make conformance (PyTorch's own tests), make lint,"
+	@echo "      make format, make bench, make clean"
 
 SETUP := tools/setup/packages.sh
 
@@ -35,6 +36,11 @@ lint:
 
 format:
 	@git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format -i
+
+conformance: build
+	@tools/setup/torch.sh 2.11
+	@tools/setup/torch.sh 2.15
+	@tests/conformance/conformance.sh
 
 bench: build
 	@cmake --build --preset release --target fast_path_bench replay_bench -- --quiet

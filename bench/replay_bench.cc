@@ -2,7 +2,8 @@
 //
 //   replay_bench examples/traces/t5-small-varlen.gtrace --benchmark_counters_tabular=true
 //
-// Arguments that are files are traces; without any, the generated ones are played. Times are those
+// Arguments that are files are traces; without any, the generated ones are played. PyTorch's own
+// allocators take part where torch_host was built. Times are those
 // of the operations alone (UseManualTime): the last of four passes, in which a repeating program
 // has warmed up.
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "allocator/base/error.h"
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
+#include "bench/replay/in_torch.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/synthetic.h"
 
@@ -70,8 +72,12 @@ int main(int argc, char** argv) {
       traces.push_back(std::make_shared<Trace>(bench::synthetic_trace(kind, {.steps = 100})));
     }
   }
+  std::vector<std::string> allocators = bench::peer_names();
+  if (bench::has_torch_host()) {
+    for (const std::string& name : bench::torch_allocator_names()) allocators.push_back(name);
+  }
   for (const auto& trace : traces) {
-    for (const std::string& allocator : bench::peer_names()) {
+    for (const std::string& allocator : allocators) {
       benchmark::RegisterBenchmark(
           (trace->name + "/" + allocator).c_str(),
           [trace, allocator](benchmark::State& state) { run(state, *trace, allocator); })

@@ -77,7 +77,9 @@ DriverStatus MemoryModel::retain(MemHandle handle) {
 void MemoryModel::drop_if_unused(MemHandle handle) {
   const auto found = handles_.find(handle);
   if (!found->second.released || found->second.mappings != 0) return;
-  devices_[static_cast<std::size_t>(found->second.device)].used_bytes -= found->second.bytes;
+  if (found->second.charged) {
+    devices_[static_cast<std::size_t>(found->second.device)].used_bytes -= found->second.bytes;
+  }
   handles_.erase(found);
 }
 
@@ -228,7 +230,9 @@ DriverStatus MemoryModel::free(DeviceIndex index, DeviceAddress address, std::st
     misuse = fmt::format("mem_free of {:#x}, which mem_alloc did not give", address);
     return DriverStatus::invalid_value;
   }
-  devices_[static_cast<std::size_t>(index)].used_bytes -= plain_.at(address);
+  if (handles_.at(found->second).charged) {
+    devices_[static_cast<std::size_t>(index)].used_bytes -= plain_.at(address);
+  }
   plain_.erase(address);
   handles_.erase(found->second);
   plain_handles_.erase(found);
@@ -282,8 +286,59 @@ MemoryModel::Chunk MemoryModel::make_chunk() const {
   return {new unsigned char[kChunk](), Counted{kept_bytes_}};
 }
 
+// --- between processes ---------------------------------------------------------------------------
+
+std::shared_ptr<SharedContents> MemoryModel::share(MemHandle handle) {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return nullptr;
+  Handle& known = found->second;
+  if (known.shared) return known.shared;
+  known.shared = SharedContents::make(known.device, known.bytes);
+  if (!known.shared) return nullptr;
+  for (const auto& [index, chunk] : known.chunks) {
+    const std::uint64_t at = index * kChunk;
+    std::memcpy(known.shared->data() + at, chunk.get(), std::min(kChunk, known.bytes - at));
+  }
+  known.chunks.clear();
+  return known.shared;
+}
+
+DriverStatus MemoryModel::import(std::shared_ptr<SharedContents> contents, MemHandle& handle) {
+  if (!contents || contents->device() < 0 ||
+      static_cast<std::size_t>(contents->device()) >= devices_.size()) {
+    return DriverStatus::invalid_value;
+  }
+  handle = next_handle_++;
+  Handle& made = handles_[handle];
+  made.device = contents->device();
+  made.bytes = contents->bytes();
+  made.charged = false;
+  made.shared = std::move(contents);
+  return DriverStatus::ok;
+}
+
+MemHandle MemoryModel::plain_handle(DeviceAddress address) const {
+  const auto found = plain_handles_.find(address);
+  return found == plain_handles_.end() ? 0 : found->second;
+}
+
+DeviceAddress MemoryModel::place_import(MemHandle handle) {
+  const std::uint64_t bytes = handles_.at(handle).bytes;
+  const DeviceAddress address = first_fit(plain_, kPlainBase, bytes, kPlainPage);
+  plain_[address] = bytes;
+  plain_handles_[address] = handle;
+  return address;
+}
+
+// --- contents
+// --------------------------------------------------------------------------------------
+
 void MemoryModel::write(const PhysicalRange& range, const unsigned char* source) {
   Handle& handle = handles_.at(range.handle);
+  if (handle.shared) {
+    std::memcpy(handle.shared->data() + range.offset, source, range.bytes);
+    return;
+  }
   for (std::uint64_t done = 0; done < range.bytes;) {
     const std::uint64_t at = range.offset + done;
     const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
@@ -296,6 +351,10 @@ void MemoryModel::write(const PhysicalRange& range, const unsigned char* source)
 
 void MemoryModel::read(const PhysicalRange& range, unsigned char* target) const {
   const Handle& handle = handles_.at(range.handle);
+  if (handle.shared) {
+    std::memcpy(target, handle.shared->data() + range.offset, range.bytes);
+    return;
+  }
   for (std::uint64_t done = 0; done < range.bytes;) {
     const std::uint64_t at = range.offset + done;
     const std::uint64_t part = std::min(kChunk - at % kChunk, range.bytes - done);
@@ -311,6 +370,7 @@ void MemoryModel::read(const PhysicalRange& range, unsigned char* target) const 
 
 void MemoryModel::forget(const PhysicalRange& range) {
   Handle& handle = handles_.at(range.handle);
+  if (handle.shared) handle.shared->forget(range.offset, range.bytes);
   if (handle.chunks.empty()) return;
   for (std::uint64_t done = 0; done < range.bytes;) {
     const std::uint64_t at = range.offset + done;
@@ -329,6 +389,7 @@ void MemoryModel::forget(const PhysicalRange& range) {
 
 bool MemoryModel::has_contents(const PhysicalRange& range) const {
   const Handle& handle = handles_.at(range.handle);
+  if (handle.shared) return true;
   if (handle.chunks.empty()) return false;
   for (std::uint64_t chunk = range.offset / kChunk;
        chunk <= (range.offset + range.bytes - 1) / kChunk; ++chunk) {

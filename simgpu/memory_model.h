@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "allocator/driver/driver.h"
+#include "simgpu/shared_contents.h"
 
 namespace gapless::simgpu {
 
@@ -81,6 +82,17 @@ class MemoryModel {
   [[nodiscard]] std::vector<std::pair<DeviceAddress, Mapping>> mappings_in(
       DeviceAddress address, std::uint64_t bytes) const;
 
+  // Between processes.
+  /// The memory behind a handle, from now on where other processes can see it; nullptr where that
+  /// cannot be had.
+  std::shared_ptr<SharedContents> share(MemHandle handle);
+  /// A handle of another process's memory, which that process is charged for.
+  DriverStatus import(std::shared_ptr<SharedContents> contents, MemHandle& handle);
+  /// The handle of what alloc() gave; 0 for an address that it did not give.
+  [[nodiscard]] MemHandle plain_handle(DeviceAddress address) const;
+  /// Addresses like alloc()'s for an imported handle; free() gives them back.
+  DeviceAddress place_import(MemHandle handle);
+
   void write(const PhysicalRange& range, const unsigned char* source);
   void read(const PhysicalRange& range, unsigned char* target) const;
   /// What was written there is zeros again.
@@ -119,7 +131,9 @@ class MemoryModel {
     std::uint64_t mappings = 0;
     std::uint64_t held = 1;  // by whom it was made, and who retained it
     bool released = false;
+    bool charged = true;  // false: another process's
     std::unordered_map<std::uint64_t, Chunk> chunks;
+    std::shared_ptr<SharedContents> shared;  // in place of chunks
   };
   using Ranges = std::map<DeviceAddress, std::uint64_t>;
 

@@ -23,20 +23,25 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // GAPLESS_TORCH_HOST, or beside the running command; of several, that of the oldest torch, whose
-// constants the models have.
-std::string host_path() {
+// constants the models have. Empty where there is none.
+std::string find_host() {
   if (const char* path = std::getenv("GAPLESS_TORCH_HOST"); path != nullptr) return path;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(here)) {
     if (entry.path().filename().string().starts_with("torch_host-")) found.push_back(entry.path());
   }
-  if (found.empty()) {
+  return found.empty() ? "" : *std::min_element(found.begin(), found.end());
+}
+
+std::string host_path() {
+  std::string path = find_host();
+  if (path.empty()) {
     throw InputError(
         "PyTorch's own allocators need torch_host, which is built where a CUDA build of torch is: "
         "cmake --preset release -DGAPLESS_TORCH_DIR=.../site-packages/torch");
   }
-  return *std::min_element(found.begin(), found.end());
+  return path;
 }
 
 class TemporaryFile {
@@ -91,6 +96,8 @@ std::string output_of(const std::vector<std::string>& words,
 }  // namespace
 
 std::vector<std::string> torch_allocator_names() { return {"torch-native", "torch-expandable"}; }
+
+bool has_torch_host() { return !find_host().empty(); }
 
 bool is_in_torch(const std::string& allocator) { return allocator.starts_with("torch-"); }
 

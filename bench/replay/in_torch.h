@@ -17,6 +17,9 @@ namespace gapless::bench {
 /// "torch-native", "torch-expandable".
 std::vector<std::string> torch_allocator_names();
 
+/// Whether torch_host is there.
+[[nodiscard]] bool has_torch_host();
+
 /// Whether that allocator ("torch-...") is one of torch's own.
 [[nodiscard]] bool is_in_torch(const std::string& allocator);
 

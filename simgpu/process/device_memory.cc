@@ -92,6 +92,24 @@ DriverStatus DeviceMemory::free(DeviceAddress address) {
   return model_.free(device, address, misuse);
 }
 
+DeviceAddress DeviceMemory::open_shared(std::shared_ptr<SharedContents> contents) {
+  MemHandle handle = 0;
+  const std::uint64_t bytes = contents ? contents->bytes() : 0;
+  if (model_.import(std::move(contents), handle) != DriverStatus::ok) return 0;
+  const DeviceAddress address = model_.place_import(handle);
+  plain_[address] = {address, bytes, model_.device_of(handle), false};
+  return address;
+}
+
+std::shared_ptr<SharedContents> DeviceMemory::share(DeviceAddress address, std::uint64_t& offset) {
+  auto plain = plain_.upper_bound(address);  // slabs are in it too
+  if (plain == plain_.begin()) return nullptr;
+  --plain;
+  if (address >= plain->first + plain->second.bytes) return nullptr;
+  offset = address - plain->first;
+  return model_.share(model_.plain_handle(plain->first));
+}
+
 std::optional<DeviceMemory::Span> DeviceMemory::find(DeviceAddress address) const {
   if (auto slab = slabs_.upper_bound(address);
       slab != slabs_.begin() && address < std::prev(slab)->first + kSlab) {

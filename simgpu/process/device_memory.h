@@ -42,6 +42,11 @@ class DeviceMemory {
   /// The cuMem* calls.
   [[nodiscard]] MemoryModel& model() { return model_; }
 
+  /// Where another process's memory is seen here; free() ends that. 0: cannot be had.
+  DeviceAddress open_shared(std::shared_ptr<SharedContents> contents);
+  /// The memory behind what alloc() gave, for other processes, and where in it that address is.
+  std::shared_ptr<SharedContents> share(DeviceAddress address, std::uint64_t& offset);
+
   struct Span {
     DeviceAddress begin = 0;
     std::uint64_t bytes = 0;

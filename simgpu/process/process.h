@@ -62,6 +62,8 @@ class SIMGPU_API Process {
   std::unordered_map<const void*, std::uint64_t> variable_bytes;  // registered device variables
   std::unordered_map<const void*, DeviceAddress> variables;       // those that were asked for
 
+  /// cuInit was called, or the runtime did so: before that the driver knows nothing.
+  bool initialized = false;
   /// How often the program made those calls (of the others, none are counted).
   PerDriverCall<std::uint64_t> calls{};
 

@@ -57,6 +57,11 @@ def _read_back(count):
 
 
 def _on_torch(torch):
+    if torch.version.cuda is None:
+        print(f"gapless dryrun: torch {torch.__version__} was built without CUDA: install the CUDA build",
+              file=sys.stderr)
+        return
+
     def watch():
         torch._C._cuda_attach_out_of_memory_observer(_out_of_memory)
         if RECORD:

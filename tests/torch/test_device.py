@@ -1,4 +1,5 @@
 """The simulated GPU as PyTorch sees it: devices, memory, time."""
+import pytest
 
 
 def test_devices_are_what_was_asked_for(simulate):
@@ -156,3 +157,45 @@ def test_bad_settings_are_named(simulate):
     result = simulate("import torch; torch.cuda.init()", check=False, SIMGPU_CONTEXT="20GiB")
     assert result.status == 2
     assert "SIMGPU_CONTEXT: 20.00 GiB is more than the GPU has" in result.err
+
+
+SHARING = """
+import sys
+import torch
+import torch.multiprocessing as mp
+
+def child(questions, answers):
+    tensor = questions.get()
+    answers.put((tensor.tolist(), torch.cuda.memory_allocated()))
+    tensor.fill_(9)
+    torch.cuda.synchronize()
+    answers.put(torch.cuda.mem_get_info()[0])
+    questions.get()
+    del tensor
+
+if __name__ == "__main__":
+    mp.set_start_method("spawn")
+    questions, answers = mp.Queue(), mp.Queue()
+    process = mp.Process(target=child, args=(questions, answers))
+    process.start()
+    tensor = torch.arange(6).cuda()
+    rest = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+    questions.put(tensor)
+    print("seen:", answers.get())
+    print("free there:", answers.get() - torch.cuda.mem_get_info()[0] >= 100 << 20)
+    print("written there:", tensor.tolist())
+    questions.put(None)
+    process.join()
+    print("status:", process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_memory_is_shared_between_processes(simulate, tmp_path, settings):
+    # Sent to another process, memory is seen and written there, and not charged a second time.
+    program = tmp_path / "sharing.py"
+    program.write_text(SHARING)
+    values = simulate(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')",
+                      PYTORCH_CUDA_ALLOC_CONF=settings).values()
+    assert values == {"seen": "([0, 1, 2, 3, 4, 5], 0)", "free there": "True",
+                      "written there": "[9, 9, 9, 9, 9, 9]", "status": "0"}

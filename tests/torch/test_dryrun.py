@@ -1,6 +1,7 @@
 """gapless dryrun, as a user runs it."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -123,3 +124,34 @@ def test_wrong_words_are_named(dryrun):
                           env=os.environ, check=False)
     assert done.returncode == 0
     assert "the program used no GPU" in done.stderr
+
+
+def test_a_torch_without_cuda_is_named(dryrun, tmp_path, monkeypatch):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("class version: cuda = None\n__version__ = '2.11.0+cpu'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    text, rows = dryrun("--gpu", "1GiB", program="import torch")
+    assert "torch 2.11.0+cpu was built without CUDA: install the CUDA build" in text
+    assert rows == []
+
+
+def test_a_runtime_linked_into_the_program_is_named(tmp_path):
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc")
+    source = tmp_path / "program.cu"
+    source.write_text("int main() { int count; return cudaGetDeviceCount(&count); }")
+    for kind, words in (("static", "has the CUDA runtime linked into it"), ("shared", "")):
+        program = tmp_path / kind
+        subprocess.run(["nvcc", "-cudart", kind, "-o", program, source], check=True)
+        done = subprocess.run([GAPLESS, "dryrun", "--", program], capture_output=True, text=True, check=False)
+        assert words in done.stderr
+        assert (done.returncode == 0) == (kind == "shared")
+
+
+def test_unknown_workspaces_make_peaks_lower_bounds(dryrun):
+    text, rows = dryrun("--gpu", "2GiB", program="""
+import torch
+torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4, 3, 3, 3, device="cuda"))
+""")
+    assert "peaks are lower bounds: workspaces of libcudnn.so.9 are not counted" in text
+    assert rows[0]["unknown_workspaces"] == ["libcudnn.so.9"]

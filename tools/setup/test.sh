@@ -83,6 +83,19 @@ for version in 2.11 2.15; do
   count "torch $version" "$report"
 done
 
+# PyTorch's own allocator tests, and torch as pip installs it, with NVIDIA's libraries beside ours.
+check "conformance" tests/conformance/conformance.sh
+echo "== torch 2.11 with NVIDIA's wheels"
+if tools/setup/torch.sh 2.11 full; then
+  rm -f build/torch-full.xml
+  .venv-torch-2.11-full/bin/python -m pytest -q tests/torch/test_device.py tests/torch/test_operators.py \
+    --junit-xml build/torch-full.xml || true
+  count "torch 2.11 full" build/torch-full.xml
+else
+  failed=$((failed + 1))
+  failures+=("torch 2.11 full: install")
+fi
+
 for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 version=${1:?which torch version?}
 kind=${2:-}
 venv=.venv-torch-$version${kind:+-$kind}
-packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools numpy pytest pytest-xdist)
+packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools numpy pytest pytest-xdist expecttest hypothesis)
 others=(transformers psutil)  # what accelerate needs beside torch
 if [ "$kind" = full ]; then others=(); fi
 wanted="${packages[*]} ${others[*]}"

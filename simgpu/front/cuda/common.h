@@ -13,6 +13,7 @@ enum Result : int {
   kSuccess = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
+  kNotInitialized = 3,
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidContext = 201,

@@ -20,6 +20,7 @@ std::vector<void*>& pushed() {
 
 CUDA int cuInit(unsigned) {
   const Entry entry;
+  entry.process.initialized = true;
   return entry.process.devices() == 0 ? kNoDevice : kSuccess;
 }
 CUDA int cuDriverGetVersion(int* version) {
@@ -39,6 +40,7 @@ CUDA int cuDeviceGet(int* device, int ordinal) {
 }
 CUDA int cuDeviceGetCount(int* count) {
   const Entry entry;
+  if (!entry.process.initialized) return kNotInitialized;
   *count = entry.process.devices();
   return kSuccess;
 }

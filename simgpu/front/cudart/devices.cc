@@ -17,6 +17,7 @@ constexpr int kVersion = 13000;
 
 CUDART int cudaGetDeviceCount(int* count) {
   const Entry entry;
+  entry.process.initialized = true;
   *count = entry.process.devices();
   return answer(*count == 0 ? abi::no_device : abi::success);
 }
@@ -29,6 +30,7 @@ CUDART int cudaGetDevice(int* device) {
 CUDART int cudaSetDevice(int device) {
   const Entry entry;
   if (!entry.process.has(device)) return answer(abi::invalid_device);
+  entry.process.initialized = true;
   entry.process.memory.ensure_context(device);
   Process::current() = device;
   return abi::success;

@@ -1,0 +1,46 @@
+// Functions by name, and the tables that only NVIDIA's own runtime knows.
+#include <cstdio>
+#include <string>
+
+#include <dlfcn.h>
+
+#include "simgpu/front/cuda/common.h"
+
+using namespace gapless::simgpu;
+
+namespace {
+
+// CUdriverProcAddressQueryResult
+constexpr int kFound = 0;
+constexpr int kNoSuchName = 1;
+
+}  // namespace
+
+CUDA int cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int* status) {
+  // This library, which is loaded; a name stands for its newest version.
+  static void* const self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  *function = nullptr;
+  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
+    if (self != nullptr) *function = dlsym(self, (std::string(name) + version).c_str());
+    if (*function != nullptr) break;
+  }
+  if (status != nullptr) *status = *function != nullptr ? kFound : kNoSuchName;
+  return *function != nullptr ? kSuccess : kNotFound;
+}
+CUDA int cuGetProcAddress(const char* name, void** function, int version, std::uint64_t flags) {
+  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
+}
+
+// Asked for by a CUDA runtime that is linked into the program (nvcc's default): it talks to the
+// driver by undocumented tables.
+CUDA int cuGetExportTable(const void**, const void*) {
+  static const bool said = [] {
+    std::fputs(
+        "simgpu: this program has the CUDA runtime linked into it, which cannot run on a simulated "
+        "GPU; link it with the shared one (nvcc -cudart shared)\n",
+        stderr);
+    return true;
+  }();
+  (void)said;
+  return kNotSupported;
+}

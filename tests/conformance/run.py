@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Runs PyTorch's own allocator tests on the simulated GPU, each in a process of its own.
+
+    run.py FOLDER [--list expected.txt] [--jobs 2] [--only WORD] [--json FILE]
+
+FOLDER holds test_cuda.py and test_cuda_trace.py as fetch.sh brings them. The interpreter's torch is
+tested, with whatever allocator the environment installs. Without --list every test there is runs;
+with it, those it names must pass: exit status 1 where one does not.
+
+Importing test_cuda.py takes seconds and initialises CUDA, so it is imported once and every test is a
+fork. The simulated GPU lives through a fork; PyTorch is told that it does.
+"""
+import argparse
+import contextlib
+import io
+import json
+import os
+import pathlib
+import select
+import signal
+import sys
+import time
+import traceback
+import unittest
+
+TIMEOUT_S = 180
+
+
+def import_tests(folder: pathlib.Path) -> dict[str, unittest.TestCase]:
+    """"TestCuda.test_streams" -> the test."""
+    sys.path.insert(0, str(folder))
+    os.chdir(folder)
+    sys.argv = [str(folder / "test_cuda.py")]
+    import torch
+    torch.cuda._is_in_bad_fork = lambda: False
+    torch._C._cuda_isInBadFork = lambda: False
+    import test_cuda
+    found = {}
+    for case in unittest.defaultTestLoader.loadTestsFromModule(test_cuda):
+        for test in case:
+            name = test.id().split(".", 1)[1]
+            found[name] = test
+    return found
+
+
+def run_forked(test: unittest.TestCase, write: int) -> None:
+    """In the child: runs the test and writes how it went."""
+    output = io.StringIO()
+    result = unittest.TestResult()
+    try:
+        with contextlib.redirect_stdout(output):
+            test.run(result)
+        said = ("skipped", result.skipped[0][1]) if result.skipped else \
+            ("passed", "") if result.wasSuccessful() else \
+            ("failed", (result.errors + result.failures + [(None, "unexpected success")])[0][1])
+    except BaseException:  # the parent must hear of it
+        said = "failed", traceback.format_exc()
+    os.write(write, json.dumps(said).encode())
+    os._exit(0)
+
+
+class Child:
+    def __init__(self, name: str, test: unittest.TestCase):
+        self.name, self.begin = name, time.monotonic()
+        self.read, write = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setpgid(0, 0)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2)
+            run_forked(test, write)
+        os.close(write)
+
+    def finish(self, timed_out: bool) -> tuple[str, str]:
+        if timed_out:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        text = b""
+        while not timed_out and (part := os.read(self.read, 1 << 16)):
+            text += part
+        os.close(self.read)
+        _, status = os.waitpid(self.pid, 0)
+        if timed_out:
+            return "failed", f"ran longer than {TIMEOUT_S} s"
+        if not text:
+            return "failed", f"ended with wait status {status}"
+        outcome, reason = json.loads(text)
+        return outcome, reason
+
+
+def run_all(tests: dict[str, unittest.TestCase], jobs: int) -> dict[str, tuple[str, str]]:
+    waiting = list(tests.items())
+    running: list[Child] = []
+    done = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            running.append(Child(*waiting.pop(0)))
+        ready, _, _ = select.select([child.read for child in running], [], [], 1)
+        for child in list(running):
+            timed_out = time.monotonic() - child.begin > TIMEOUT_S
+            if child.read in ready or timed_out:
+                done[child.name] = child.finish(timed_out)
+                running.remove(child)
+                if sys.stderr.isatty():
+                    print(f"\r{len(done)}/{len(tests)} {child.name:60.60}", end="", file=sys.stderr)
+    return done
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--list", type=pathlib.Path, help="tests that must pass, a line each")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="", help="tests with that word in their name")
+    parser.add_argument("--json", type=pathlib.Path, help="write every outcome there")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print why tests failed")
+    arguments = parser.parse_args()
+    listed = None
+    if arguments.list:
+        lines = arguments.list.read_text().splitlines()
+        listed = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    target = arguments.json.absolute() if arguments.json else None
+    tests = import_tests(arguments.folder.absolute())
+    missing = [name for name in listed or [] if name not in tests]
+    chosen = {name: test for name, test in tests.items()
+              if arguments.only in name and (listed is None or name in listed)}
+    done = run_all(chosen, arguments.jobs)
+    if target:
+        target.write_text(json.dumps({name: {"outcome": o, "reason": r} for name, (o, r) in sorted(done.items())},
+                                     indent=1))
+    failed = [name for name, (outcome, _) in done.items() if outcome != "passed"]
+    for name in sorted(missing):
+        print(f"MISSING {name}")
+    for name in sorted(failed) if listed is not None or arguments.verbose else []:
+        outcome, reason = done[name]
+        lines = reason.strip().splitlines()
+        print(f"{outcome.upper()} {name}: {lines[-1] if lines else ''}")
+        if arguments.verbose:
+            print(reason)
+    counts = {o: sum(1 for outcome, _ in done.values() if outcome == o) for o in ("passed", "failed", "skipped")}
+    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    return 1 if listed is not None and (failed or missing) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+// PyTorch's simplest kernels, by their names. That torch's own are recognised, tests/torch shows.
+#include "simgpu/process/small_kernels.h"
+
+#include <array>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "allocator/base/bytes.h"
+#include "simgpu/process/device_memory.h"
+
+namespace gapless::simgpu {
+namespace {
+
+// at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*,
+// 1>>
+constexpr const char* kFill =
+    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_"
+    "T1_";
+// ... <2, at::native::CUDAFunctor_add<long>, std::array<char*, 3>>
+constexpr const char* kAdd =
+    "_ZN2at6native29vectorized_elementwise_kernelILi2ENS0_15CUDAFunctor_"
+    "addIlEESt5arrayIPcLm3EEEEviT0_T1_";
+
+class SmallKernels : public testing::Test {
+ protected:
+  SmallKernels() : memory_({gpu()}) { EXPECT_EQ(memory_.alloc(0, 4096, base_), DriverStatus::ok); }
+  static GpuProfile gpu() { return parse_gpus("1GiB")[0]; }
+
+  template <class T, std::size_t N>
+  std::array<T, N> read(DeviceAddress address) {
+    std::array<T, N> found{};
+    EXPECT_TRUE(memory_.read(found.data(), address, sizeof found));
+    return found;
+  }
+
+  DeviceMemory memory_;
+  DeviceAddress base_ = 0;
+};
+
+TEST_F(SmallKernels, FillAndAdd) {
+  const SmallKernel fill = recognise_kernel(kFill);
+  ASSERT_EQ(fill.shape, SmallKernel::Shape::elementwise);
+  EXPECT_EQ(fill.type, NumberType::f32);
+  int count = 3;
+  float value = 2.5F;
+  DeviceAddress output[] = {base_};
+  void* filling[] = {&count, &value, output};
+  run_small_kernel(fill, filling, memory_);
+  EXPECT_EQ((read<float, 4>(base_)), (std::array<float, 4>{2.5F, 2.5F, 2.5F, 0}));
+
+  const SmallKernel add = recognise_kernel(kAdd);
+  EXPECT_EQ(add.operands, 2);
+  const std::int64_t numbers[] = {5, -7};
+  ASSERT_TRUE(memory_.write(base_ + 1024, numbers, sizeof numbers));
+  count = 2;
+  std::int64_t alpha = 3;
+  DeviceAddress data[] = {base_ + 512, base_ + 1024,
+                          base_ + 2048};  // what was never written: zeros
+  void* adding[] = {&count, &alpha, data};
+  run_small_kernel(add, adding, memory_);
+  EXPECT_EQ((read<std::int64_t, 2>(base_ + 512)), (std::array<std::int64_t, 2>{5, -7}));
+  data[2] = base_ + 1024;
+  run_small_kernel(add, adding, memory_);
+  EXPECT_EQ((read<std::int64_t, 2>(base_ + 512)), (std::array<std::int64_t, 2>{20, -28}));
+}
+
+TEST_F(SmallKernels, LeaveAloneWhatIsLargeOrNoMemory) {
+  const SmallKernel fill = recognise_kernel(kFill);
+  int count = 1 << 20;
+  float value = 1;
+  DeviceAddress output[] = {base_};
+  void* arguments[] = {&count, &value, output};
+  run_small_kernel(fill, arguments, memory_);
+  count = 0;
+  run_small_kernel(fill, arguments, memory_);
+  EXPECT_EQ((read<float, 1>(base_))[0], 0.0F);
+  count = 1;
+  output[0] = 12345;
+  run_small_kernel(fill, arguments, memory_);  // nothing to write to
+}
+
+TEST(SmallKernelNames, OthersAreNotTaken) {
+  for (const char* name :
+       {"", "spin_kernel", "_ZN2at6native13reduce_kernelEv", "reduce_kernel ReduceOp",
+        "vectorized_elementwise_kernel", "_Z29vectorized_elementwise_kernelv"}) {
+    EXPECT_EQ(recognise_kernel(name).shape, SmallKernel::Shape::none) << name;
+  }
+}
+
+TEST(Numbers, NarrowTypesGoThereAndBack) {
+  for (const float value : {0.0F, 1.0F, -2.5F, 65504.0F, 6.1035156e-05F, 5.9604645e-08F}) {
+    EXPECT_EQ(static_cast<float>(Half::from(value)), value);
+  }
+  EXPECT_EQ(static_cast<float>(Half::from(1e6F)), HUGE_VALF);
+  EXPECT_TRUE(std::isnan(static_cast<float>(Half::from(NAN))));
+  EXPECT_EQ(static_cast<float>(Bfloat::from(-3.0F)), -3.0F);
+}
+
+}  // namespace
+}  // namespace gapless::simgpu
