@@ -9,13 +9,24 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 namespace gapless::simgpu {
 
 /// cudaGraphNodeType, as far as nodes are made here.
-enum class NodeKind : int { kernel = 0, copy = 1, fill = 2, host = 3, empty = 5, event = 6 };
+enum class NodeKind : int {
+  kernel = 0,
+  copy = 1,
+  fill = 2,
+  host = 3,
+  empty = 5,
+  event = 6,
+  allocation = 10,
+  release = 11
+};
 
 struct GraphNode {
   NodeKind kind = NodeKind::empty;
@@ -31,7 +42,21 @@ struct UserObject {
   unsigned references = 0;
 };
 
+/// Memory that a graph's own allocation nodes take (cudaMallocAsync during capture): charged from
+/// then on, until the graph and all that was made of it are destroyed. What a release node gives
+/// back, a later allocation node of the graph takes again.
+struct GraphMemory {
+  std::multimap<std::size_t, void*> released;    // by size
+  std::unordered_map<void*, std::size_t> bytes;  // of every one
+  std::function<void(void*)> give_back;
+
+  ~GraphMemory() {
+    for (const auto& [pointer, size] : bytes) give_back(pointer);
+  }
+};
+
 struct Graph {
+  std::shared_ptr<GraphMemory> memory;            // none: no allocation nodes
   std::vector<std::unique_ptr<GraphNode>> nodes;  // in the order they were made
   std::vector<std::pair<UserObject*, unsigned>> objects;
 
@@ -45,6 +70,7 @@ struct Graph {
 
 /// An instantiated graph: what it does, in order. Outlives the graph it was made of.
 struct GraphExec {
+  std::shared_ptr<GraphMemory> memory;
   std::vector<std::function<void()>> steps;
   std::vector<std::pair<UserObject*, unsigned>> objects;
 };

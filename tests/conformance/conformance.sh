@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# conformance.sh [VERSION...]: PyTorch's own allocator tests on the simulated GPU, with its native
-# allocator. Exit status 1 where a test that must pass does not.
+# conformance.sh [VERSION...]: PyTorch's own allocator tests, and ours of what is newer than those, on
+# the simulated GPU with the native allocator. Exit status 1 where a test that must pass does not.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 versions=("$@")
@@ -14,6 +14,8 @@ for version in "${versions[@]}"; do
   simulated() { SIMGPU_GPUS=80GiB SIMGPU_CONTEXT=512MiB LD_PRELOAD=$LD_PRELOAD_LIBRARIES "$python" "$@"; }
   echo "torch $version, native allocator: test_cuda.py"
   simulated tests/conformance/run.py .conformance --list "tests/conformance/native-$version.txt" || failed=1
+  echo "torch $version, native allocator: test_newer.py"
+  simulated tests/conformance/run.py tests/conformance --module test_newer --all || failed=1
   echo "torch $version, native allocator: test_cuda_trace.py"
   simulated .conformance/test_cuda_trace.py 2>&1 | tail -n 3 | tr '\n' ' '
   [ "${PIPESTATUS[0]}" = 0 ] || failed=1

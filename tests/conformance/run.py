@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs PyTorch's own allocator tests on the simulated GPU, each in a process of its own.
 
-    run.py FOLDER [--list expected.txt] [--jobs 2] [--only WORD] [--json FILE]
+    run.py FOLDER [--module test_cuda] [--list expected.txt] [--jobs 2] [--only WORD] [--json FILE]
 
-FOLDER holds test_cuda.py and test_cuda_trace.py as fetch.sh brings them. The interpreter's torch is
+FOLDER holds the module: test_cuda.py as fetch.sh brings it, or test_newer.py beside this. The interpreter's torch is
 tested, with whatever allocator the environment installs. Without --list every test there is runs;
 with it, those it names must pass: exit status 1 where one does not.
 
@@ -12,6 +12,7 @@ fork. The simulated GPU lives through a fork; PyTorch is told that it does.
 """
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -26,17 +27,16 @@ import unittest
 TIMEOUT_S = 180
 
 
-def import_tests(folder: pathlib.Path) -> dict[str, unittest.TestCase]:
+def import_tests(folder: pathlib.Path, module: str) -> dict[str, unittest.TestCase]:
     """"TestCuda.test_streams" -> the test."""
     sys.path.insert(0, str(folder))
     os.chdir(folder)
-    sys.argv = [str(folder / "test_cuda.py")]
+    sys.argv = [str(folder / f"{module}.py")]
     import torch
     torch.cuda._is_in_bad_fork = lambda: False
     torch._C._cuda_isInBadFork = lambda: False
-    import test_cuda
     found = {}
-    for case in unittest.defaultTestLoader.loadTestsFromModule(test_cuda):
+    for case in unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(module)):
         for test in case:
             name = test.id().split(".", 1)[1]
             found[name] = test
@@ -110,6 +110,8 @@ def run_all(tests: dict[str, unittest.TestCase], jobs: int) -> dict[str, tuple[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--module", default="test_cuda")
+    parser.add_argument("--all", action="store_true", help="every test there is must pass")
     parser.add_argument("--list", type=pathlib.Path, help="tests that must pass, a line each")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="tests with that word in their name")
@@ -121,7 +123,7 @@ def main() -> int:
         lines = arguments.list.read_text().splitlines()
         listed = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
     target = arguments.json.absolute() if arguments.json else None
-    tests = import_tests(arguments.folder.absolute())
+    tests = import_tests(arguments.folder.absolute(), arguments.module)
     missing = [name for name in listed or [] if name not in tests]
     chosen = {name: test for name, test in tests.items()
               if arguments.only in name and (listed is None or name in listed)}
@@ -132,7 +134,7 @@ def main() -> int:
     failed = [name for name, (outcome, _) in done.items() if outcome != "passed"]
     for name in sorted(missing):
         print(f"MISSING {name}")
-    for name in sorted(failed) if listed is not None or arguments.verbose else []:
+    for name in sorted(failed) if listed is not None or arguments.all or arguments.verbose else []:
         outcome, reason = done[name]
         lines = reason.strip().splitlines()
         print(f"{outcome.upper()} {name}: {lines[-1] if lines else ''}")
@@ -140,7 +142,7 @@ def main() -> int:
             print(reason)
     counts = {o: sum(1 for outcome, _ in done.values() if outcome == o) for o in ("passed", "failed", "skipped")}
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    return 1 if listed is not None and (failed or missing) else 0
+    return 1 if (listed is not None or arguments.all) and (failed or missing) else 0
 
 
 if __name__ == "__main__":

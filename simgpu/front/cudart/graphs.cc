@@ -24,6 +24,7 @@ int instantiate(void** result, void* graph_handle) {
   const Entry entry;
   auto* graph = static_cast<Graph*>(graph_handle);
   auto* exec = new GraphExec;
+  exec->memory = graph->memory;
   for (const auto& node : graph->nodes) {
     if (node->run) exec->steps.push_back(node->run);
   }

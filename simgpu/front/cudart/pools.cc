@@ -1,5 +1,8 @@
 // cudaMallocAsync and its pools: a model. NVIDIA's allocator is not public; here a request takes
 // whole 2 MiB pages (or part of a slab) at once and gives them back at once when it is freed.
+// During capture it becomes memory of the graph.
+#include <set>
+
 #include "simgpu/front/cudart/common.h"
 
 using namespace gapless;
@@ -21,7 +24,13 @@ struct Pool {
 
 // What came from a pool: its pool and size, by address.
 std::map<void*, std::pair<Pool*, std::size_t>>& taken() {
-  static std::map<void*, std::pair<Pool*, std::size_t>> all;
+  static auto& all = *new std::map<void*, std::pair<Pool*, std::size_t>>;
+  return all;
+}
+
+// What belongs to a graph: freed outside of its capture, it stays for the next launch.
+std::set<void*>& owned_by_graphs() {
+  static auto& all = *new std::set<void*>;
   return all;
 }
 
@@ -38,8 +47,53 @@ int take(void** pointer, std::size_t bytes, Pool& pool) {
   return error;
 }
 
+int give_back(void* pointer) {
+  const Entry entry;
+  const auto found = taken().find(pointer);
+  if (found == taken().end()) return cudaFree(pointer);
+  auto [pool, bytes] = found->second;
+  taken().erase(found);
+  const std::uint64_t before = entry.process.memory.free_bytes(pool->device);
+  const int error = cudaFree(pointer);
+  pool->reserved_bytes -= entry.process.memory.free_bytes(pool->device) - before;
+  pool->used_bytes -= bytes;
+  return error;
+}
+
+// During capture: a node of the graph, and memory of the graph's own.
+int take_for_graph(void** pointer, std::size_t bytes, Pool& pool, Stream& stream) {
+  const Entry entry;
+  auto& memory = stream.capture->graph->memory;
+  if (!memory) {
+    memory = std::make_shared<GraphMemory>();
+    memory->give_back = [](void* each) {
+      owned_by_graphs().erase(each);
+      (void)give_back(each);
+    };
+  }
+  if (const auto fits = memory->released.lower_bound(bytes); fits != memory->released.end()) {
+    *pointer = fits->second;
+    memory->released.erase(fits);
+  } else {
+    const int error = take(pointer, bytes, pool);
+    if (error != abi::success) return error;
+    memory->bytes[*pointer] = bytes;
+    owned_by_graphs().insert(*pointer);
+  }
+  entry.process.streams.submit(stream, NodeKind::allocation, {});
+  return abi::success;
+}
+
+int take_on_stream(void** pointer, std::size_t bytes, Pool& pool, void* handle) {
+  const Entry entry;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  if (stream->capture && bytes != 0) return take_for_graph(pointer, bytes, pool, *stream);
+  return take(pointer, bytes, pool);
+}
+
 Pool* default_pool(int device) {
-  static std::map<int, Pool> pools;
+  static auto& pools = *new std::map<int, Pool>;
   const Entry entry;
   Pool& pool = pools[device];
   pool.device = device;
@@ -98,21 +152,22 @@ CUDART int cudaMemPoolGetAttribute(void* handle, int attribute, void* value) {
 }
 CUDART int cudaMemPoolSetAccess(void*, const void*, std::size_t) { return abi::success; }
 CUDART int cudaMemPoolTrimTo(void*, std::size_t) { return abi::success; }
-CUDART int cudaMallocAsync(void** pointer, std::size_t bytes, void*) {
-  return take(pointer, bytes, *default_pool(Process::current()));
+CUDART int cudaMallocAsync(void** pointer, std::size_t bytes, void* stream) {
+  return take_on_stream(pointer, bytes, *default_pool(Process::current()), stream);
 }
-CUDART int cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, void* pool, void*) {
-  return take(pointer, bytes, *static_cast<Pool*>(pool));
+CUDART int cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, void* pool, void* stream) {
+  return take_on_stream(pointer, bytes, *static_cast<Pool*>(pool), stream);
 }
-CUDART int cudaFreeAsync(void* pointer, void*) {
+CUDART int cudaFreeAsync(void* pointer, void* handle) {
   const Entry entry;
-  const auto found = taken().find(pointer);
-  if (found == taken().end()) return cudaFree(pointer);
-  auto [pool, bytes] = found->second;
-  taken().erase(found);
-  const std::uint64_t before = entry.process.memory.free_bytes(pool->device);
-  const int error = cudaFree(pointer);
-  pool->reserved_bytes -= entry.process.memory.free_bytes(pool->device) - before;
-  pool->used_bytes -= bytes;
-  return error;
+  Stream* stream = stream_of(entry.process, handle);
+  if (stream != nullptr && stream->capture && stream->capture->graph->memory) {
+    GraphMemory& memory = *stream->capture->graph->memory;
+    if (const auto own = memory.bytes.find(pointer); own != memory.bytes.end()) {
+      memory.released.emplace(own->second, pointer);
+      entry.process.streams.submit(*stream, NodeKind::release, {});
+      return abi::success;
+    }
+  }
+  return owned_by_graphs().contains(pointer) ? abi::success : give_back(pointer);
 }
