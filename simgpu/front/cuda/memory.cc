@@ -106,10 +106,11 @@ CUDA int cuMemAddressFree(std::uint64_t address, std::size_t bytes) {
 }
 CUDA int cuMemCreate(std::uint64_t* handle, std::size_t bytes,
                      const cuda_abi::MemAllocationProp* prop, unsigned long long) {
-  const Entry entry(DriverCall::mem_create);
+  const Entry entry;
   constexpr int kFabric = 8;  // CU_MEM_HANDLE_TYPE_FABRIC: for machines that share memory
   if (!entry.process.has(prop->location.id)) return kInvalidDevice;
   if ((prop->requested_handle_types & kFabric) != 0) return kNotSupported;
+  ++entry.process.calls[static_cast<std::size_t>(DriverCall::mem_create)];
   entry.process.memory.ensure_context(prop->location.id);
   std::string misuse;
   return answer(entry.process.memory.model().create(prop->location.id, bytes, *handle, misuse));

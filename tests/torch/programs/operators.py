@@ -232,7 +232,7 @@ def profiler():
     with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA], profile_memory=True) as profile:
         randn(4, 4) @ randn(4, 4)
     assert "aten::mm" in profile.key_averages().table()
-    assert any(event.name == "[memory]" for event in profile.profiler.kineto_results.events())
+    assert any(event.name() == "[memory]" for event in profile.profiler.kineto_results.events())
 
 
 @case
