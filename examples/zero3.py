@@ -141,6 +141,9 @@ def main() -> None:
     embedding = torch.zeros(options.vocabulary, options.width, dtype=torch.bfloat16, device=device,
                             requires_grad=True)
     gatherer = Gatherer(layers, options.ahead)
+    # Backward in this thread: a layer's is Python, which a thread of autograd's must not hold when the
+    # program ends.
+    torch.autograd.set_multithreading_enabled(False)
     for step in range(options.steps):
         length = random.randint(options.tokens // 4, options.tokens)
         tokens = torch.randint(0, options.vocabulary, (options.batch, length), device=device)

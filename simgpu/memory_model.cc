@@ -45,7 +45,7 @@ DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHand
         fmt::format("mem_create of {} B: not a multiple of {} B", bytes, device.granularity_bytes);
     return DriverStatus::invalid_value;
   }
-  if (bytes > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
+  if (bytes > device.free_bytes()) return DriverStatus::out_of_memory;
   device.use(bytes);
   handle = next_handle_++;
   Handle& made = handles_[handle];
@@ -78,7 +78,7 @@ void MemoryModel::drop_if_unused(MemHandle handle) {
   const auto found = handles_.find(handle);
   if (!found->second.released || found->second.mappings != 0) return;
   if (found->second.charged) {
-    devices_[static_cast<std::size_t>(found->second.device)].used_bytes -= found->second.bytes;
+    devices_[static_cast<std::size_t>(found->second.device)].give_back(found->second.bytes);
   }
   handles_.erase(found);
 }
@@ -212,7 +212,7 @@ DriverStatus MemoryModel::alloc(DeviceIndex index, std::uint64_t bytes, DeviceAd
     return DriverStatus::invalid_value;
   }
   const std::uint64_t charged = align_up(bytes, kPlainPage);
-  if (charged > device.total_bytes - device.used_bytes) return DriverStatus::out_of_memory;
+  if (charged > device.free_bytes()) return DriverStatus::out_of_memory;
   device.use(charged);
   address = first_fit(plain_, kPlainBase, charged, kPlainPage);
   plain_[address] = charged;
@@ -231,7 +231,7 @@ DriverStatus MemoryModel::free(DeviceIndex index, DeviceAddress address, std::st
     return DriverStatus::invalid_value;
   }
   if (handles_.at(found->second).charged) {
-    devices_[static_cast<std::size_t>(index)].used_bytes -= plain_.at(address);
+    devices_[static_cast<std::size_t>(index)].give_back(plain_.at(address));
   }
   plain_.erase(address);
   handles_.erase(found->second);

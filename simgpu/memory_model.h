@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,10 +43,23 @@ class MemoryModel {
     std::uint64_t granularity_bytes = 0;
     std::uint64_t used_bytes = 0;
     std::uint64_t peak_used_bytes = 0;
+    /// What other processes take of it; nothing where none can.
+    std::function<std::uint64_t()> used_elsewhere;
+    /// Called when used_bytes has changed.
+    std::function<void(std::uint64_t)> on_change;
 
     void use(std::uint64_t bytes) {
       used_bytes += bytes;
       if (used_bytes > peak_used_bytes) peak_used_bytes = used_bytes;
+      if (on_change) on_change(used_bytes);
+    }
+    void give_back(std::uint64_t bytes) {
+      used_bytes -= bytes;
+      if (on_change) on_change(used_bytes);
+    }
+    [[nodiscard]] std::uint64_t free_bytes() const {
+      const std::uint64_t used = used_bytes + (used_elsewhere ? used_elsewhere() : 0);
+      return used < total_bytes ? total_bytes - used : 0;
     }
   };
 

@@ -89,6 +89,7 @@ int run_program(const Arguments& arguments, const fs::path& reports) {
   if (child == 0) {
     setenv("SIMGPU_GPUS", arguments.gpus.c_str(), 1);
     setenv("SIMGPU_REPORT_DIR", reports.c_str(), 1);
+    setenv("SIMGPU_SHARED", (reports / "usage").c_str(), 1);
     if (!arguments.context.empty()) setenv("SIMGPU_CONTEXT", arguments.context.c_str(), 1);
     if (arguments.strict) setenv("SIMGPU_STRICT", "1", 1);
     if (!arguments.record.empty()) {

@@ -1,6 +1,8 @@
 #include "simgpu/process/config.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -35,7 +37,33 @@ Config config_from_environment() {
       gpu.context_bytes = *bytes;
     }
   }
+  config.installed = config.gpus;
+  const auto count = static_cast<int>(config.installed.size());
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  for (int i = 0; i < count; ++i) config.installed_index.push_back(i);
+  if (visible != nullptr) {
+    config.installed_index = visible_devices(visible, count);
+    config.gpus.clear();
+    for (const int index : config.installed_index) {
+      config.gpus.push_back(config.installed[static_cast<std::size_t>(index)]);
+    }
+  }
+  config.shared_file = text_of("SIMGPU_SHARED");
   return config;
+}
+
+std::vector<int> visible_devices(const std::string& text, int installed) {
+  std::vector<int> found;
+  std::stringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    char* end = nullptr;
+    const long index = std::strtol(word.c_str(), &end, 10);
+    while (*end == ' ') ++end;
+    if (end == word.c_str() || *end != '\0' || index < 0 || index >= installed) break;
+    if (std::find(found.begin(), found.end(), index) != found.end()) return {};
+    found.push_back(static_cast<int>(index));
+  }
+  return found;
 }
 
 }  // namespace gapless::simgpu

@@ -2,8 +2,11 @@
 //
 //   SIMGPU_GPUS="A100,16GiB"  which GPUs there are (gpu_profile.h); one A100 where not set
 //   SIMGPU_CONTEXT="0"        what a context takes of each, in place of the profile's figure
+//   SIMGPU_SHARED=FILE        processes with the same file share the GPUs' memory (shared_usage.h)
+//   CUDA_VISIBLE_DEVICES="1"  which of them the process sees, renumbered, as the driver takes it
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "simgpu/process/gpu_profile.h"
@@ -11,8 +14,15 @@
 namespace gapless::simgpu {
 
 struct Config {
-  std::vector<GpuProfile> gpus;
+  std::vector<GpuProfile> gpus;       // as the process numbers them
+  std::vector<GpuProfile> installed;  // all there are
+  std::vector<int> installed_index;   // of each of gpus
+  std::string shared_file;
 };
+
+/// The numbers that CUDA_VISIBLE_DEVICES names: up to the first that is no GPU here; none at all
+/// where one comes twice.
+std::vector<int> visible_devices(const std::string& text, int installed);
 
 /// Throws std::invalid_argument, naming the variable, for what it cannot read.
 Config config_from_environment();

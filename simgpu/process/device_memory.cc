@@ -15,16 +15,31 @@ constexpr std::uint64_t kSmallCopy = 1 * MiB;
 constexpr std::uint64_t kKeptForLarge = 64 * MiB;
 constexpr std::uint64_t kKeptForSmall = 512 * MiB;
 
-std::vector<MemoryModel::Device> devices_of(const std::vector<GpuProfile>& gpus) {
+std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& usage) {
   std::vector<MemoryModel::Device> devices;
-  for (const GpuProfile& gpu : gpus) devices.push_back({gpu.total_bytes, 2 * MiB, 0});
+  for (std::size_t i = 0; i < config.gpus.size(); ++i) {
+    MemoryModel::Device device;
+    device.total_bytes = config.gpus[i].total_bytes;
+    device.granularity_bytes = 2 * MiB;
+    if (!config.shared_file.empty()) {
+      const int installed = config.installed_index[i];
+      device.used_elsewhere = [&usage, installed] { return usage.of_others(installed); };
+      device.on_change = [&usage, installed](std::uint64_t bytes) {
+        usage.publish(installed, bytes);
+      };
+    }
+    devices.push_back(std::move(device));
+  }
   return devices;
 }
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(const std::vector<GpuProfile>& gpus)
-    : gpus_(gpus), model_(devices_of(gpus)), contexts_(gpus.size(), false) {}
+DeviceMemory::DeviceMemory(const Config& config)
+    : gpus_(config.gpus),
+      usage_(config.shared_file),
+      model_(devices_of(config, usage_)),
+      contexts_(config.gpus.size(), false) {}
 
 void DeviceMemory::ensure_context(DeviceIndex device) {
   const auto index = static_cast<std::size_t>(device);
@@ -34,7 +49,7 @@ void DeviceMemory::ensure_context(DeviceIndex device) {
 }
 
 std::uint64_t DeviceMemory::free_bytes(DeviceIndex device) const {
-  return model_.device(device).total_bytes - model_.device(device).used_bytes;
+  return model_.device(device).free_bytes();
 }
 
 std::uint64_t DeviceMemory::total_bytes(DeviceIndex device) const {

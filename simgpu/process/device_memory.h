@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "simgpu/memory_model.h"
-#include "simgpu/process/gpu_profile.h"
+#include "simgpu/process/config.h"
+#include "simgpu/process/shared_usage.h"
 
 namespace gapless::simgpu {
 
 class DeviceMemory {
  public:
-  explicit DeviceMemory(const std::vector<GpuProfile>& gpus);
+  explicit DeviceMemory(const Config& config);
 
   /// The first use of a device takes what its context takes.
   void ensure_context(DeviceIndex device);
@@ -78,6 +79,7 @@ class DeviceMemory {
                                                                   std::uint64_t bytes) const;
 
   std::vector<GpuProfile> gpus_;
+  SharedUsage usage_;
   MemoryModel model_;
   std::vector<bool> contexts_;
   std::map<DeviceAddress, Slab> slabs_;

@@ -23,9 +23,7 @@ Config read_config() {
 }  // namespace
 
 Process::Process(Config config)
-    : memory(config.gpus),
-      streams(static_cast<int>(config.gpus.size())),
-      config_(std::move(config)) {}
+    : memory(config), streams(static_cast<int>(config.gpus.size())), config_(std::move(config)) {}
 
 Process& Process::get() {
   // Never destroyed: other libraries' destructors still call.

@@ -50,6 +50,10 @@ class SIMGPU_API Process {
   [[nodiscard]] const GpuProfile& gpu(int device) const {
     return config_.gpus[static_cast<std::size_t>(device)];
   }
+  /// Its number among all that are installed, by which NVML, UUIDs and bus addresses go.
+  [[nodiscard]] int installed_index(int device) const {
+    return config_.installed_index[static_cast<std::size_t>(device)];
+  }
   [[nodiscard]] const Config& config() const { return config_; }
 
   /// The calling thread's device.

@@ -225,3 +225,17 @@ def test_memory_nodes_of_graphs(simulate):
         """, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync").values()
     assert int(values["captured"]) in (100, 102)  # 2.11 keeps the generator's state there too
     assert values["after"] == "0"
+
+
+def test_visible_devices(simulate):
+    code = """
+        import torch
+        print("names:", [torch.cuda.get_device_properties(i).total_memory >> 30
+                         for i in range(torch.cuda.device_count())])
+        if torch.cuda.device_count():
+            torch.zeros(1 << 28, device="cuda")
+            print("free:", torch.cuda.mem_get_info()[1] >> 30)
+        """
+    for visible, names in (("1", "[8]"), ("2,0", "[12, 16]"), ("", "[]"), ("0,7", "[16]")):
+        values = simulate(code, gpus="16GiB,8GiB,12GiB", CUDA_VISIBLE_DEVICES=visible).values()
+        assert values["names"] == names

@@ -95,7 +95,7 @@ else:
     x = torch.empty(10 << 20, dtype=torch.uint8, device="cuda")
     subprocess.run([sys.executable, "train.py", "child", "300"], check=True)
 """
-    _, rows = dryrun("--gpu", "1GiB", program=program, arguments=())
+    _, rows = dryrun("--gpu", "2GiB", program=program, arguments=())
     assert sorted(row["peak_allocated_bytes"] >> 20 for row in rows) == [10, 300]
 
 
@@ -155,3 +155,24 @@ torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4
 """)
     assert "peaks are lower bounds: workspaces of libcudnn.so.9 are not counted" in text
     assert rows[0]["unknown_workspaces"] == ["libcudnn.so.9"]
+
+
+def test_processes_share_their_gpus(dryrun):
+    program = """
+import subprocess, sys
+import torch
+if len(sys.argv) > 1:
+    try:
+        torch.empty(800 << 20, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        print("refused", torch.cuda.mem_get_info()[0] >> 20, file=sys.stderr)
+else:
+    kept = torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+    subprocess.run([sys.executable, "train.py", "child"], check=True)
+    del kept
+    torch.cuda.empty_cache()
+    subprocess.run([sys.executable, "train.py", "child"], check=True)
+"""
+    text, _ = dryrun("--gpu", "2GiB", "--context", "200MiB", program=program, arguments=())
+    assert text.count("refused") == 1
+    assert "refused 748" in text  # 2048 - 900 - twice 200

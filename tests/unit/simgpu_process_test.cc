@@ -50,7 +50,7 @@ class DeviceMemoryTest : public ::testing::Test {
     for (GpuProfile& gpu : made) gpu.context_bytes = 100 * MiB;
     return made;
   }
-  DeviceMemory memory{gpus()};
+  DeviceMemory memory{Config{gpus(), gpus(), {0}, ""}};
 };
 
 TEST_F(DeviceMemoryTest, ChargesAContextOnce) {

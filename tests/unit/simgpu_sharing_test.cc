@@ -11,6 +11,8 @@
 #include "simgpu/front/nccl/meeting.h"
 #include "simgpu/front/nccl/reduction.h"
 #include "simgpu/memory_model.h"
+#include "simgpu/process/config.h"
+#include "simgpu/process/shared_usage.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -73,6 +75,58 @@ TEST(SharedMemory, RefusesWhatIsNoMemoryOfAGpu) {
   // Of a device that is not here.
   EXPECT_EQ(model.import(SharedContents::make(3, 2 * MiB), handle), DriverStatus::invalid_value);
   EXPECT_EQ(model.share(12345), nullptr);
+}
+
+TEST(SharedUsage, CountsTheLivingOthers) {
+  const std::string file = testing::TempDir() + "usage-" + std::to_string(getpid());
+  SharedUsage mine(file);
+  mine.publish(0, 5 * MiB);
+  EXPECT_EQ(mine.of_others(0), 0U);
+  int ready[2];
+  int go[2];
+  ASSERT_EQ(pipe(ready) + pipe(go), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    SharedUsage theirs(file);
+    theirs.publish(0, 3 * MiB);
+    theirs.publish(1, 7 * MiB);
+    const char seen = theirs.of_others(0) == 5 * MiB ? 'y' : 'n';
+    (void)!write(ready[1], &seen, 1);
+    char word = 0;
+    (void)!read(go[0], &word, 1);
+    _exit(0);
+  }
+  char seen = 0;
+  ASSERT_EQ(read(ready[0], &seen, 1), 1);
+  EXPECT_EQ(seen, 'y');
+  EXPECT_EQ(mine.of_others(0), 3 * MiB);
+  EXPECT_EQ(mine.of_others(1), 7 * MiB);
+  EXPECT_EQ(mine.of_others(99), 0U);
+  ASSERT_EQ(write(go[1], "x", 1), 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(mine.of_others(0), 0U);  // it has ended
+  unlink(file.c_str());
+}
+
+TEST(SharedUsage, WithoutAFileNothingIsShared) {
+  SharedUsage none("");
+  none.publish(0, 1);
+  EXPECT_EQ(none.of_others(0), 0U);
+  SharedUsage nowhere("/no/such/folder/usage");
+  nowhere.publish(0, 1);
+  EXPECT_EQ(nowhere.of_others(0), 0U);
+}
+
+TEST(VisibleDevices, AreTakenAsTheDriverTakesThem) {
+  using Devices = std::vector<int>;
+  EXPECT_EQ(visible_devices("0,1,2", 3), (Devices{0, 1, 2}));
+  EXPECT_EQ(visible_devices("2, 0", 3), (Devices{2, 0}));
+  EXPECT_EQ(visible_devices("1,5,0", 3), (Devices{1}));  // what follows an unknown one is lost
+  EXPECT_EQ(visible_devices("", 3), Devices{});
+  EXPECT_EQ(visible_devices("-1", 3), Devices{});
+  EXPECT_EQ(visible_devices("0,x,1", 3), (Devices{0}));
+  EXPECT_EQ(visible_devices("0,0", 3), Devices{});
 }
 
 TEST(Meeting, MessagesAndLettersArrive) {

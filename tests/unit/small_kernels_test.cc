@@ -24,7 +24,9 @@ constexpr const char* kAdd =
 
 class SmallKernels : public testing::Test {
  protected:
-  SmallKernels() : memory_({gpu()}) { EXPECT_EQ(memory_.alloc(0, 4096, base_), DriverStatus::ok); }
+  SmallKernels() : memory_(Config{{gpu()}, {gpu()}, {0}, ""}) {
+    EXPECT_EQ(memory_.alloc(0, 4096, base_), DriverStatus::ok);
+  }
   static GpuProfile gpu() { return parse_gpus("1GiB")[0]; }
 
   template <class T, std::size_t N>

@@ -52,8 +52,10 @@ CUDA int cuDeviceGetName(char* name, int length, int device) {
   return kSuccess;
 }
 CUDA int cuDeviceGetUuid_v2(char* uuid, int device) {
+  const Entry entry;
+  if (!entry.process.has(device)) return kInvalidDevice;
   std::memcpy(uuid, "gapless-simgpu\0", 15);
-  uuid[15] = static_cast<char>(device);
+  uuid[15] = static_cast<char>(entry.process.installed_index(device));
   return kSuccess;
 }
 CUDA int cuDeviceGetUuid(char* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }

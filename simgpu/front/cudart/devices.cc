@@ -1,4 +1,5 @@
 // Devices: how many there are, what they are, which one is current.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -63,7 +64,7 @@ CUDART int cudaGetDeviceProperties(abi::DeviceProp* prop, int device) {
   std::memset(prop, 0, sizeof *prop);
   std::snprintf(prop->name, sizeof prop->name, "%s", gpu.name.c_str());
   std::memcpy(prop->uuid, "gapless-simgpu", 14);
-  prop->uuid[15] = static_cast<char>(device);
+  prop->uuid[15] = static_cast<char>(entry.process.installed_index(device));
   prop->totalGlobalMem = gpu.total_bytes;
   prop->sharedMemPerBlock = 48 * KiB;
   prop->regsPerBlock = 65536;
@@ -83,7 +84,7 @@ CUDART int cudaGetDeviceProperties(abi::DeviceProp* prop, int device) {
   prop->canMapHostMemory = 1;
   prop->surfaceAlignment = 512;
   prop->concurrentKernels = 1;
-  prop->pciBusID = device + 1;
+  prop->pciBusID = entry.process.installed_index(device) + 1;
   prop->asyncEngineCount = 3;
   prop->unifiedAddressing = 1;
   prop->memoryBusWidth = 5120;
@@ -113,7 +114,8 @@ CUDART int cudaGetDeviceProperties(abi::DeviceProp* prop, int device) {
 CUDART int cudaDeviceGetPCIBusId(char* text, int length, int device) {
   const Entry entry;
   if (!entry.process.has(device)) return answer(abi::invalid_device);
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", device + 1);
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0",
+                entry.process.installed_index(device) + 1);
   return abi::success;
 }
 
@@ -121,9 +123,12 @@ CUDART int cudaDeviceGetByPCIBusId(int* device, const char* text) {
   unsigned domain = 0;
   unsigned bus = 0;
   if (std::sscanf(text, "%x:%x", &domain, &bus) != 2) return answer(abi::invalid_value);
-  *device = static_cast<int>(bus) - 1;
   const Entry entry;
-  return answer(entry.process.has(*device) ? abi::success : abi::invalid_device);
+  const auto& seen = entry.process.config().installed_index;
+  const auto found = std::find(seen.begin(), seen.end(), static_cast<int>(bus) - 1);
+  if (found == seen.end()) return answer(abi::invalid_device);
+  *device = static_cast<int>(found - seen.begin());
+  return abi::success;
 }
 
 CUDART int cudaDriverGetVersion(int* version) {

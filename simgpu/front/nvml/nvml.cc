@@ -1,4 +1,5 @@
 // libnvidia-ml.so.1: what nvidia-smi knows, as far as PyTorch and monitors ask.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -44,6 +45,11 @@ int device_of(const void* handle) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(handle)) - 1;
 }
 
+// NVML knows every GPU, whatever CUDA_VISIBLE_DEVICES hides.
+bool is_installed(const Process& process, int index) {
+  return index >= 0 && static_cast<std::size_t>(index) < process.config().installed.size();
+}
+
 }  // namespace
 
 NVML int nvmlInit_v2() { return kSuccess; }
@@ -66,13 +72,13 @@ NVML int nvmlSystemGetDriverVersion(char* text, unsigned length) {
 }
 NVML int nvmlDeviceGetCount_v2(unsigned* count) {
   const Entry entry;
-  *count = static_cast<unsigned>(entry.process.devices());
+  *count = static_cast<unsigned>(entry.process.config().installed.size());
   return kSuccess;
 }
 NVML int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
 NVML int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
   const Entry entry;
-  if (!entry.process.has(static_cast<int>(index))) return kInvalidArgument;
+  if (!is_installed(entry.process, static_cast<int>(index))) return kInvalidArgument;
   *handle = handle_of(static_cast<int>(index));
   return kSuccess;
 }
@@ -84,7 +90,7 @@ NVML int nvmlDeviceGetHandleByPciBusId_v2(const char* text, void** handle) {
   unsigned bus = 0;
   const Entry entry;
   if (std::sscanf(text, "%x:%x", &domain, &bus) != 2 ||
-      !entry.process.has(static_cast<int>(bus) - 1)) {
+      !is_installed(entry.process, static_cast<int>(bus) - 1)) {
     return kNotFound;
   }
   *handle = handle_of(static_cast<int>(bus) - 1);
@@ -96,8 +102,10 @@ NVML int nvmlDeviceGetIndex(const void* handle, unsigned* index) {
 }
 NVML int nvmlDeviceGetName(const void* handle, char* name, unsigned length) {
   const Entry entry;
-  if (!entry.process.has(device_of(handle))) return kInvalidArgument;
-  std::snprintf(name, length, "%s", entry.process.gpu(device_of(handle)).name.c_str());
+  const int index = device_of(handle);
+  if (!is_installed(entry.process, index)) return kInvalidArgument;
+  const auto& gpu = entry.process.config().installed[static_cast<std::size_t>(index)];
+  std::snprintf(name, length, "%s", gpu.name.c_str());
   return kSuccess;
 }
 NVML int nvmlDeviceGetUUID(const void* handle, char* text, unsigned length) {
@@ -113,10 +121,14 @@ NVML int nvmlDeviceGetPciInfo_v3(const void* handle, PciInfo* info) {
 }
 NVML int nvmlDeviceGetMemoryInfo(const void* handle, Memory* memory) {
   const Entry entry;
-  const int device = device_of(handle);
-  if (!entry.process.has(device)) return kInvalidArgument;
-  memory->total = entry.process.memory.total_bytes(device);
-  memory->free = entry.process.memory.free_bytes(device);
+  const int index = device_of(handle);
+  if (!is_installed(entry.process, index)) return kInvalidArgument;
+  memory->total = entry.process.config().installed[static_cast<std::size_t>(index)].total_bytes;
+  memory->free = memory->total;  // of one that this process does not see, nothing is known
+  const auto& seen = entry.process.config().installed_index;
+  if (const auto found = std::find(seen.begin(), seen.end(), index); found != seen.end()) {
+    memory->free = entry.process.memory.free_bytes(static_cast<int>(found - seen.begin()));
+  }
   memory->used = memory->total - memory->free;
   return kSuccess;
 }
