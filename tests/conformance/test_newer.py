@@ -187,6 +187,45 @@ class TestGraphs(Newer):
     def test_pin_memory_use(self):
         self.check_pinned_in_capture(used=True)
 
+    def test_two_graphs_with_pinned_memory(self):
+        # Every order of using and dropping: what a graph reads of its own is nobody else's. (What was
+        # pinned before capture is the program's to keep.)
+        for first_uses in (False, True):
+            for second_uses in (False, True):
+                for drop_first in (False, True):
+                    with self.subTest(first=first_uses, second=second_uses, drop=drop_first):
+                        self.check_two_graphs((first_uses, second_uses), drop_first)
+
+    def check_two_graphs(self, uses: tuple, drop_first: bool):
+        graphs, kept = [], []
+        target = torch.zeros(1024, dtype=torch.uint8, device="cuda")
+        for use in uses:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                source = torch.empty(1024, dtype=torch.uint8, pin_memory=True)
+                if use:
+                    target.copy_(source, non_blocking=True)
+            graphs.append(graph)
+            if use:
+                kept.append(source.data_ptr())
+            del source, graph
+        if drop_first:
+            del graphs[0]
+            kept = kept[1:] if uses[0] else kept
+        gc.collect()
+        others = [torch.empty(1024, dtype=torch.uint8, pin_memory=True) for _ in range(8)]
+        self.assertFalse({t.data_ptr() for t in others} & set(kept))
+        for graph in graphs:
+            graph.replay()
+        torch.cuda.synchronize()
+
+    def test_unpinned_memory_use_device_to_host(self):
+        graph = torch.cuda.CUDAGraph()
+        source = torch.zeros(1024, dtype=torch.uint8, device="cuda")
+        target = torch.empty(1024, dtype=torch.uint8)
+        with torch.cuda.graph(graph), self.assertRaises(RuntimeError):
+            target.copy_(source, non_blocking=True)
+
     def test_unpinned_memory_use(self):
         graph = torch.cuda.CUDAGraph()
         host = torch.empty(1024, dtype=torch.uint8)
@@ -359,6 +398,96 @@ print(len(found), all(s["is_expandable"] for s in found))
         kept.zero_()
         del kept
         self.assertEqual(torch.cuda.memory_allocated(), before - 30 * MIB)
+
+    ALLOCATOR = """
+#include <dlfcn.h>
+#include <stddef.h>
+static int live, limit = 1 << 30;
+int count(void) { return live; }
+void set_limit(int n) { limit = n; }
+void* take(ptrdiff_t size, int device, void* stream) {
+  int (*allocate)(void**, size_t) = (int (*)(void**, size_t))dlsym(RTLD_DEFAULT, "cudaMalloc");
+  void* found = 0;
+  if (live >= limit || allocate(&found, size) != 0) return 0;
+  ++live;
+  return found;
+}
+void give(void* pointer, ptrdiff_t size, int device, void* stream) {
+  int (*release)(void*) = (int (*)(void*))dlsym(RTLD_DEFAULT, "cudaFree");
+  release(pointer);
+  --live;
+}
+"""
+
+    def own_allocator(self):
+        """A user's allocator under a pool, and the library it is in."""
+        import ctypes
+        folder = tempfile.mkdtemp()
+        source, library = pathlib.Path(folder, "own.c"), pathlib.Path(folder, "own.so")
+        source.write_text(self.ALLOCATOR)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True,
+                       env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+        # Its cudaMalloc is the process's: torch's runtime must be found by name.
+        for name in ("libcudart.so.13", "libcudart.so.12"):
+            try:
+                ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+                break
+            except OSError:
+                continue
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), "take", "give")
+        return allocator, ctypes.CDLL(str(library))
+
+    def test_mempool_with_own_allocator(self):
+        allocator, library = self.own_allocator()
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            kept = tensor(30)
+        self.assertEqual(library.count(), 1)
+        outside = tensor(30)
+        self.assertEqual(library.count(), 1)
+        del kept, outside, pool
+        gc.collect()
+        torch.cuda.empty_cache()
+        self.assertEqual(library.count(), 0)
+
+    def test_mempool_limited_memory_with_allocator(self):
+        allocator, library = self.own_allocator()
+        library.set_limit(1)
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            kept = tensor(30)
+            with self.assertRaises(torch.OutOfMemoryError):
+                tensor(30)
+        self.assertEqual(library.count(), 1)
+        del kept
+
+    def test_tensor_delete_after_allocator_delete(self):
+        allocator, library = self.own_allocator()
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            kept = tensor(30)
+        del pool, allocator
+        gc.collect()
+        kept.zero_()
+        del kept
+        gc.collect()
+        torch.cuda.empty_cache()
+        self.assertEqual(library.count(), 0)
+
+    def test_mempool_empty_cache_inactive(self):
+        # What is free in a pool that is not in use goes back with the pool.
+        allocator, library = self.own_allocator()
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            one, other = tensor(30), tensor(40)
+        del one
+        del pool
+        gc.collect()
+        torch.cuda.empty_cache()
+        self.assertEqual(library.count(), 1)
+        del other
+        torch.cuda.empty_cache()
+        self.assertEqual(library.count(), 0)
 
     def fill(self) -> list[torch.Tensor]:
         """Takes all memory but less than 64 MiB."""
