@@ -18,7 +18,7 @@ def launch(simulate, module, *words, **options):
 
 def test_three_ranks(simulate):
     begin = time.monotonic()
-    result = launch(simulate, "torch.distributed.run", "--nproc-per-node", 3, PROGRAMS / "distributed.py",
+    result = launch(simulate, "torch.distributed.run", "--standalone", "--nproc-per-node", 3, PROGRAMS / "distributed.py",
                     gpus="A100,A100,A100")
     tests = ("collectives", "letters", "objects", "groups", "data_parallel", "sharded", "disagreement")
     said = {name: value for name, value in result.values().items() if name[0].isdigit()}
@@ -55,7 +55,7 @@ def test_dryrun_reports_each_rank(tmp_path, simulate):
     import sys
     report = tmp_path / "report.json"
     subprocess.run([ROOT / "build" / "release" / "bin" / "gapless", "dryrun", "--gpu", "A100,A100,A100", "--json",
-                    report, "--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3",
+                    report, "--", sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3",
                     PROGRAMS / "distributed.py"], check=True, capture_output=True)
     rows = json.loads(report.read_text())
     trained = [row for row in rows if row["peak_allocated_bytes"]]
@@ -85,7 +85,7 @@ assert ranks.tolist() == list(range(accelerator.num_processes)), ranks
 accelerator.end_training()
 print(f"processes: {accelerator.num_processes}")
 """)
-    result = launch(simulate, "accelerate.commands.launch", "--num_processes", 3, "--multi_gpu",
+    result = launch(simulate, "accelerate.commands.launch", "--num_processes", 3, "--multi_gpu", "--main_process_port", 0,
                     "--mixed_precision", "bf16", "--num_machines", 1, "--dynamo_backend", "no", program,
                     gpus="A100,A100,A100")
     assert result.out.count("processes: 3") == 3

@@ -49,7 +49,7 @@ def test_small_ones_run(example, name, words):
     ("zero3.py", ("--layers", 4, "--width", 512, "--heads", 8)),
 ])
 def test_under_torchrun(simulate, name, words):
-    argv = ["torchrun", "--nproc-per-node", "2", str(ROOT / "examples" / name), "--steps", "2", *map(str, words)]
+    argv = ["torchrun", "--standalone", "--nproc-per-node", "2", str(ROOT / "examples" / name), "--steps", "2", *map(str, words)]
     result = simulate(f"""
         import runpy, sys
         sys.argv = {argv!r}

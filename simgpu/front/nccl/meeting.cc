@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,6 +15,18 @@ namespace gapless::simgpu::nccl {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+
+// A meeting that not all came to leaves its name behind: it goes when the process does.
+void unlink_at_exit(const std::string& name) {
+  static auto& names = *new std::vector<std::string>;
+  static const pid_t owner = getpid();
+  static const int registered = std::atexit([] {
+    if (getpid() != owner) return;  // a fork's end
+    for (const std::string& each : names) shm_unlink(each.c_str());
+  });
+  (void)registered;
+  names.push_back(name);
+}
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -44,7 +58,11 @@ Meeting::Meeting(const std::string& name, int ranks, int rank) : ranks_(ranks), 
   if (at == MAP_FAILED) throw std::runtime_error("mmap " + name + ": " + std::strerror(error));
   base_ = static_cast<char*>(at);
   header().pids[rank].store(getpid());
-  if (header().joined.fetch_add(1) + 1 == ranks) shm_unlink(name.c_str());  // all are here
+  if (header().joined.fetch_add(1) + 1 == ranks) {
+    shm_unlink(name.c_str());  // all are here
+  } else {
+    unlink_at_exit(name);
+  }
 }
 
 Meeting::~Meeting() { munmap(base_, bytes_); }
