@@ -139,13 +139,6 @@ class TestHistory(Newer):
         found = [event for event in self.history() if event["action"] == "alloc" and event["size"] == kept.nbytes]
         self.assertEqual(found[-1]["user_metadata"], "step 1")
 
-    def test_memory_compile_regions(self):
-        torch.cuda.memory._record_memory_history(max_entries=1000)
-        kept = tensor(25)
-        events = [event for event in self.history() if event["action"] == "alloc"]
-        self.assertEqual(events[-1].get("compile_context", "N/A"), "N/A")  # nothing is being compiled
-        del kept
-
     def test_snapshot_file(self):
         torch.cuda.memory._record_memory_history(max_entries=1000)
         kept = tensor(25)

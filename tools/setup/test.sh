@@ -74,10 +74,12 @@ for version in 2.11 2.15; do
   check "torch $version: what it imports" python3 simgpu/symbols/collect.py --check \
     --importers .venv-torch-"$version"/lib/python3*/site-packages/torch
   # PyTorch's own allocators, as peers of the models (where CUDA's headers are).
-  if cmake --preset release -DGAPLESS_TORCH_DIR="$(echo .venv-torch-"$version"/lib/python3*/site-packages/torch)" \
-    > /dev/null; then
-    cmake --build --preset release -- --quiet || failures+=("torch $version: torch_host")
-  fi
+  torch_host() {
+    cmake --preset release \
+      -DGAPLESS_TORCH_DIR="$(echo .venv-torch-"$version"/lib/python3*/site-packages/torch)" > /dev/null &&
+      cmake --build --preset release -- --quiet
+  }
+  check "torch $version: torch_host" torch_host
   ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist loadfile \
     tests/torch --junit-xml "$report" || true
   count "torch $version" "$report"

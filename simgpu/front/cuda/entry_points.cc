@@ -1,10 +1,8 @@
 // Functions by name, and the tables that only NVIDIA's own runtime knows.
 #include <cstdio>
-#include <string>
-
-#include <dlfcn.h>
 
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/driver_function.h"
 
 using namespace gapless::simgpu;
 
@@ -17,13 +15,7 @@ constexpr int kNoSuchName = 1;
 }  // namespace
 
 CUDA int cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int* status) {
-  // This library, which is loaded; a name stands for its newest version.
-  static void* const self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  *function = nullptr;
-  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    if (self != nullptr) *function = dlsym(self, (std::string(name) + version).c_str());
-    if (*function != nullptr) break;
-  }
+  *function = driver_function(name);
   if (status != nullptr) *status = *function != nullptr ? kFound : kNoSuchName;
   return *function != nullptr ? kSuccess : kNotFound;
 }

@@ -1,24 +1,11 @@
 // cudaGetDriverEntryPoint: names of the driver's functions to what libcuda.so.1 has, which is
 // loaded beside this library.
-#include <string>
-
-#include <dlfcn.h>
-
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/driver_function.h"
 
 using namespace gapless::simgpu;
 
 namespace {
-
-void* driver_function(const std::string& name) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) return nullptr;
-  // A name stands for its newest version that a CUDA 13 caller knows.
-  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    if (void* found = dlsym(library, (name + version).c_str()); found != nullptr) return found;
-  }
-  return nullptr;
-}
 
 int entry_point(const char* name, void** function, int* status) {
   *function = driver_function(name);

@@ -59,7 +59,14 @@ Contribution reduced(const std::vector<Contribution>& all, int type, int reducti
   return sum;
 }
 
-char* at(void* base, std::size_t offset) { return static_cast<char*>(base) + offset; }
+// From every rank in turn, `bytes` bytes from `offset` on.
+void write_rows(void* target, const std::vector<Contribution>& all, std::size_t ranks,
+                std::size_t offset, std::size_t bytes) {
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    write_known(static_cast<char*>(target) + rank * bytes, all.empty() ? Contribution{} : all[rank],
+                offset, bytes);
+  }
+}
 
 }  // namespace
 
@@ -250,12 +257,8 @@ NCCL int ncclAllGather(const void* source, void* target, std::size_t count, int 
                        Communicator* communicator, void* stream) {
   const std::size_t bytes = count * type_bytes(type);
   const auto ranks = static_cast<std::size_t>(communicator->ranks);
-  return collective(
-      *communicator, {kAllGather, type, 0, 0, count}, source, bytes, stream, [=](const auto& all) {
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-          write_known(at(target, rank * bytes), all.empty() ? Contribution{} : all[rank], 0, bytes);
-        }
-      });
+  return collective(*communicator, {kAllGather, type, 0, 0, count}, source, bytes, stream,
+                    [=](const auto& all) { write_rows(target, all, ranks, 0, bytes); });
 }
 NCCL int ncclReduceScatter(const void* source, void* target, std::size_t count, int type,
                            int reduction, Communicator* communicator, void* stream) {
@@ -274,24 +277,17 @@ NCCL int ncclAlltoAll(const void* source, void* target, std::size_t count, int t
   const auto ranks = static_cast<std::size_t>(communicator->ranks);
   const auto mine = static_cast<std::size_t>(communicator->rank);
   return collective(*communicator, {kAllToAll, type, 0, 0, count}, source, bytes * ranks, stream,
-                    [=](const auto& all) {
-                      for (std::size_t rank = 0; rank < ranks; ++rank) {
-                        write_known(at(target, rank * bytes),
-                                    all.empty() ? Contribution{} : all[rank], mine * bytes, bytes);
-                      }
-                    });
+                    [=](const auto& all) { write_rows(target, all, ranks, mine * bytes, bytes); });
 }
 NCCL int ncclGather(const void* source, void* target, std::size_t count, int type, int root,
                     Communicator* communicator, void* stream) {
   const std::size_t bytes = count * type_bytes(type);
   const auto ranks = static_cast<std::size_t>(communicator->ranks);
   const bool takes = communicator->rank == root;
-  return collective(
-      *communicator, {kGather, type, root, 0, count}, source, bytes, stream, [=](const auto& all) {
-        for (std::size_t rank = 0; takes && rank < ranks; ++rank) {
-          write_known(at(target, rank * bytes), all.empty() ? Contribution{} : all[rank], 0, bytes);
-        }
-      });
+  return collective(*communicator, {kGather, type, root, 0, count}, source, bytes, stream,
+                    [=](const auto& all) {
+                      if (takes) write_rows(target, all, ranks, 0, bytes);
+                    });
 }
 NCCL int ncclScatter(const void* source, void* target, std::size_t count, int type, int root,
                      Communicator* communicator, void* stream) {

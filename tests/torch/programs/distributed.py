@@ -32,6 +32,9 @@ def collectives():
     parts = [on_device(0, 0) for _ in range(world)]
     dist.all_gather(parts, on_device(rank, -rank))
     assert [part.tolist() for part in parts] == [[r, -r] for r in range(world)]
+    rows = [on_device(0) for _ in range(world)] if rank == 1 else None
+    dist.gather(on_device(5 * rank), rows, dst=1)
+    assert rows is None or [row.item() for row in rows] == [5 * r for r in range(world)]
     mine = on_device(0)
     dist.reduce_scatter_tensor(mine, on_device(*range(world)))
     assert mine.item() == rank * world
