@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 #include <vector>
 
@@ -18,6 +19,7 @@ constexpr std::size_t kPage = 4096;
 
 // A meeting that not all came to leaves its name behind: it goes when the process does.
 void unlink_at_exit(const std::string& name) {
+  static std::mutex mutex;  // ranks may be threads
   static auto& names = *new std::vector<std::string>;
   static const pid_t owner = getpid();
   static const int registered = std::atexit([] {
@@ -25,6 +27,7 @@ void unlink_at_exit(const std::string& name) {
     for (const std::string& each : names) shm_unlink(each.c_str());
   });
   (void)registered;
+  const std::scoped_lock lock(mutex);
   names.push_back(name);
 }
 
