@@ -101,6 +101,11 @@ std::uint64_t SimDriver::now_ns() const {
   return timeline_.now_ns();
 }
 
+std::uint64_t SimDriver::work_end_ns(DeviceIndex device) const {
+  const std::scoped_lock lock(mutex_);
+  return timeline_.work_end_ns(device);
+}
+
 std::vector<std::string> SimDriver::violations() const {
   const std::scoped_lock lock(mutex_);
   return violations_;

@@ -58,6 +58,8 @@ class SimDriver final : public Driver {
   /// The host spends time without waiting for anything.
   void advance(std::uint64_t ns);
   [[nodiscard]] std::uint64_t now_ns() const;
+  /// When all work given to the device so far will be done, on the virtual clock.
+  [[nodiscard]] std::uint64_t work_end_ns(DeviceIndex device) const;
   /// Every rule broken so far, in order, in words.
   [[nodiscard]] std::vector<std::string> violations() const;
   /// What is still held: "3 handles, 1 reservation"; empty where nothing is.

@@ -90,6 +90,14 @@ void Timeline::synchronize_device(DeviceIndex device) {
   }
 }
 
+std::uint64_t Timeline::work_end_ns(DeviceIndex device) const {
+  std::uint64_t end = now_ns_;
+  for (const Stream& stream : streams_) {
+    if (stream.device == device) end = std::max(end, stream.busy_until_ns);
+  }
+  return end;
+}
+
 bool Timeline::ordered_before(const Stamp& stamp, std::uint32_t stream) const {
   return stamp.stream == stream || entry(streams_[stream].knows, stamp.stream) >= stamp.number ||
          host_knows(stamp);

@@ -57,6 +57,9 @@ class Timeline {
     return streams_[stream].busy_until_ns <= now_ns_;
   }
 
+  /// When all work that the device's streams were given so far will be done, on the clock.
+  [[nodiscard]] std::uint64_t work_end_ns(DeviceIndex device) const;
+
   /// The host waits: the clock moves to the end of that work, and the host knows it is done.
   void synchronize_event(EventHandle event);
   void synchronize_stream(std::uint32_t stream);

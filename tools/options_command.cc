@@ -19,6 +19,8 @@ const char* type_name(OptionType type) {
       return "flag";
     case OptionType::count:
       return "count";
+    case OptionType::choice:
+      return "choice";
   }
   return "?";
 }

@@ -43,6 +43,14 @@ void Bitmap::clear_range(std::uint32_t begin, std::uint32_t end) {
   }
 }
 
+void Bitmap::add(const Bitmap& other) {
+  count_ = 0;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    words_[i] |= other.words_[i];
+    count_ += static_cast<std::uint32_t>(std::popcount(words_[i]));
+  }
+}
+
 std::uint32_t Bitmap::find_set(std::uint32_t from) const {
   if (from >= size_) return npos;
   std::uint32_t index = from >> 6;

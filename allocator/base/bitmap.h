@@ -36,6 +36,9 @@ class Bitmap {
   void set_range(std::uint32_t begin, std::uint32_t end);
   void clear_range(std::uint32_t begin, std::uint32_t end);
 
+  /// Sets what is set in `other` too, which has the same size.
+  void add(const Bitmap& other);
+
   /// The first set (clear) bit at or after `from`; npos where there is none (size() for clear).
   [[nodiscard]] std::uint32_t find_set(std::uint32_t from) const;
   [[nodiscard]] std::uint32_t find_clear(std::uint32_t from) const;

@@ -80,6 +80,17 @@ Status DeviceAllocator::free(DeviceAddress address) {
   return Status::ok;
 }
 
+Status DeviceAllocator::record_stream(DeviceAddress address, StreamHandle stream) {
+  if (address == 0) return Status::ok;
+  const std::scoped_lock lock(lock_);
+  const BlockId id =
+      live_.find(address, [&](BlockId block) { return heap_.address_of(block) == address; });
+  if (id == 0) return Status::invalid_argument;
+  Block& block = heap_.blocks()[id];
+  block.owner = heap_.streams().with_use(block.owner, stream);
+  return Status::ok;
+}
+
 void DeviceAllocator::note_memory() {
   const auto reserved = static_cast<std::int64_t>(heap_.reserved_bytes());
   statistics_.set_reserved(

@@ -4,8 +4,8 @@
 //   free(address)        -> lock -> live table -> DeviceHeap::free -> statistics
 //
 // A block freed may be used again at once by work on the stream it was allocated on, since that
-// work runs after all earlier work of the stream; another stream gets it once an event recorded
-// after the free has completed.
+// work runs after all earlier work of the stream; another stream that gets it comes after the free
+// (stream/, among_streams.cc).
 #pragma once
 
 #include <cstdint>
@@ -72,6 +72,11 @@ class DeviceAllocator {
   Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
   /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
   Status free(DeviceAddress address);
+
+  /// The live block is used by work on that stream too, given to it before the block is freed. Its
+  /// memory is then not used again before that work, without anyone waiting on the host.
+  /// invalid_argument for an address that alloc did not give.
+  Status record_stream(DeviceAddress address, StreamHandle stream);
 
   /// Bytes behind the address alloc gave; nothing for any other.
   [[nodiscard]] std::optional<std::uint64_t> size_of(DeviceAddress address) const;

@@ -48,6 +48,10 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 // --- blocks ------------------------------------------------------------------------------------
 
 DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
+  if (streams_.several()) {
+    last_driver_status_ = come_after(owner, mapper_.windows().home_ranges(spot));
+    if (last_driver_status_ != DriverStatus::ok) return failure();
+  }
   const BlockId id = blocks_.make();
   Block& block = blocks_[id];
   block.state = BlockState::window;
@@ -57,16 +61,11 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   block.owner = owner;
   BlockId last = 0;
   for (const UnitRange& range : mapper_.windows().home_ranges(spot)) {
-    // Neighbouring pages may belong to two holes, one the owner's and one anyone's.
-    const Unit end = range.begin + range.size;
-    for (Unit at = range.begin; at < end;) {
-      const BlockId hole = home_.hole_at(at);
-      const Unit part = std::min(end, blocks_[hole].end()) - at;
-      const BlockId lent = home_.carve(hole, {at, part}, BlockState::lent);
+    home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
+      const BlockId lent = home_.carve(hole, part, BlockState::lent);
       (last == 0 ? block.link_next : blocks_[last].link_next) = lent;
       last = lent;
-      at += part;
-    }
+    });
   }
   mapper_.note_block(spot);
   return {Status::ok, id, address_of(id)};
@@ -88,10 +87,6 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
   ++misses_;
   mapper_.unmap_retired();
-  if (streams_.streams() > 1) {
-    collect_completed();
-    if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
-  }
   Placed placed = try_ladder(size, owner, demand);
   if (placed.status == Status::out_of_memory && physical_.unreleased() != 0) {
     // Memory the driver would not take back may go now.
@@ -99,13 +94,15 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
     ceiling_pages_ = UINT64_MAX;
     placed = try_ladder(size, owner, demand);
   }
-  if (placed.status == Status::out_of_memory && streams_.streams() > 1) {
-    // What other streams freed is not lost: wait for it, and search again.
-    if (finish_streams() == DriverStatus::ok) {
-      ++retries_;
-      if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
-      placed = try_ladder(size, owner, demand);
-    }
+  if (placed.status != Status::ok && streams_.several()) {
+    // Neighbouring holes of several owners are one hole to whoever waits for all of them.
+    settle_all();
+    placed = search_again(size, owner, demand);
+  }
+  if (placed.status != Status::ok && streams_.several() && finish_streams() == DriverStatus::ok) {
+    // What a stream refused to wait for is done now.
+    ++retries_;
+    placed = search_again(size, owner, demand);
   }
   if (placed.status == Status::out_of_memory && !vmm_ && home_.free_pages(owner) != 0) {
     // Free segments that cannot be joined may make room for one that is large enough.
@@ -115,12 +112,24 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
   return placed;
 }
 
+DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand& demand) {
+  const Fit fit = home_.fit(size, owner);
+  if (fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, owner);
+    if (placed.status == Status::ok) return placed;
+  }
+  return try_ladder(size, owner, demand);
+}
+
 DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& demand) {
   if (use_windows()) {
     if (const auto spot = mapper_.find(size, owner)) return in_window(*spot, owner);
   }
   const auto growth = home_.growth_for(size, owner, !vmm_);
   last_driver_status_ = DriverStatus::out_of_memory;
+  if (streams_.several()) {
+    if (const auto placed = place_in_others(size, owner, demand, growth)) return *placed;
+  }
   bool refused = false;
   if (growth && room_for(growth->count) &&
       reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes)) {
@@ -135,28 +144,30 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   return failure();
 }
 
-DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Owner owner, const Demand& demand,
+DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const Demand& demand,
                                                   const std::optional<PageRange>& growth) {
-  WindowPlan plan = mapper_.plan(size, owner);
+  const Owner owner = reach.owner;
+  WindowPlan plan = mapper_.plan(size, reach);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, owner);
   const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
   PageId comfort = 0;
   while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
     ++comfort;
   WindowSpot spot;
-  if (const auto repair = mapper_.plan_repair(size, owner, plan, comfort, demand.volume_bytes)) {
+  if (const auto repair = mapper_.plan_repair(size, reach, plan, comfort, demand.volume_bytes)) {
     last_driver_status_ = map_window(*repair, size, owner, spot);
     if (last_driver_status_ == DriverStatus::ok) return in_window(spot, owner);
-    plan = mapper_.plan(size, owner);  // places of the window may be gone
+    plan = mapper_.plan(size, reach);  // places of the window may be gone
   }
   last_driver_status_ = map_window(std::move(plan), size, owner, spot);
   return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
 }
 
 DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Owner owner) {
-  last_driver_status_ = grow(pages, owner);
+  // New memory joins the hole before it, whose ever that is.
+  last_driver_status_ = grow(pages, home_.owner_below(pages.first, owner));
   if (last_driver_status_ != DriverStatus::ok) return failure();
-  return in_hole(home_.fit(size, owner), size);
+  return in_hole_of_any(home_.fit(size, owner), size, owner);
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
@@ -174,7 +185,7 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
   // A program that repeats stops making windows; one that goes on making them after every page
   // has been in a window or two does not repeat, and earns growth.
   double peace = 0;
-  if (options_.peace_pages != 0) {
+  if (options_.peace_pages != 0 && !streams_.several()) {
     const double settled = home_.present_pages();
     const double beyond = static_cast<double>(mapper_.counters().pages_mapped) - settled;
     const double earned = std::max(0.0, beyond) / static_cast<double>(options_.peace_pages) *
@@ -217,7 +228,7 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
   }
   std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
   if (home_.present_pages() + pages.count > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
-  home_.add_pages(pages, owner, streams_.open_epoch(owner));
+  home_.add_pages(pages, owner, kNeverUsed);
   ++home_growths_;
   return DriverStatus::ok;
 }
@@ -233,7 +244,7 @@ DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
     page_address_[pages.first + i] = address + std::uint64_t{i} * page_bytes_;
   }
   plain_segments_.push_back(pages);
-  home_.add_pages(pages, owner, streams_.open_epoch(owner));
+  home_.add_pages(pages, owner, kNeverUsed);
   ++home_growths_;
   return DriverStatus::ok;
 }
@@ -288,24 +299,20 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, Win
   return status;
 }
 
-void DeviceHeap::collect_completed() {
-  for (std::size_t i = 1; i <= streams_.streams(); ++i) {
-    // A stream the program has destroyed refuses; its frees wait for the next finish().
-    (void)streams_.close_epoch(static_cast<Owner>(i));
-  }
-  (void)streams_.poll([&](Owner owner, Epoch completed) { settle(owner, completed); });
-}
-
 // --- giving back -------------------------------------------------------------------------------
 
 DriverStatus DeviceHeap::finish_streams() {
   if (streams_.streams() == 0) return DriverStatus::ok;
   const DriverStatus status = streams_.finish();
   if (status != DriverStatus::ok) return status;
-  for (std::size_t i = 1; i <= streams_.streams(); ++i) {
-    settle(static_cast<Owner>(i), streams_.completed(static_cast<Owner>(i)));
-  }
+  settle_all();
   return status;
+}
+
+void DeviceHeap::settle_all() {
+  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
+    home_.settle(static_cast<Owner>(owner), streams_.now());
+  }
 }
 
 Status DeviceHeap::trim(std::uint64_t keep_bytes) {

@@ -5,7 +5,7 @@
 //           --> new pages at the home's end, within the slack   create, map, set access
 //           --> a window repaired, extended or made over        unmap, map, set access (one)
 //               scattered free pages, plus the missing ones
-//           --> wait for other streams' frees, search again
+//           --> wait for all streams' frees, search again
 //           --> out of memory
 //
 // Reserved memory therefore grows only when the free pages do not add up to the request (or by the
@@ -18,6 +18,7 @@
 
 #include "allocator/base/status.h"
 #include "allocator/device/options.h"
+#include "allocator/device/recall.h"
 #include "allocator/device/window_mapper.h"
 #include "allocator/heap/home.h"
 #include "allocator/memory/address_space.h"
@@ -30,6 +31,7 @@ namespace gapless {
 struct HeapCounters {
   std::uint64_t home_growths = 0;
   std::uint64_t retries = 0;  // searched again after waiting for the device
+  std::uint64_t waits = 0;    // of one stream for another, on the device
   WindowCounters windows;
 };
 
@@ -55,17 +57,19 @@ class DeviceHeap {
   /// A block of `size` units for `owner`. demand() is asked only where no hole fits.
   template <class F>
   Placed place(Unit size, Owner owner, F&& demand) {
-    if (const Fit fit = home_.fit(size, owner); fit.hole != 0) return in_hole(fit, size);
+    const Fit fit = home_.fit(size, owner);
+    if (streams_.several()) [[unlikely]]
+      return place_among_streams(fit, size, owner, demand());
+    if (fit.hole != 0) return in_hole(fit, size);
     return place_after_miss(size, owner, demand());
   }
-  /// The block is free again for the stream `owner`.
+  /// The block is free again; `owner` used it.
   void free(BlockId block, Owner owner) {
-    const Epoch epoch = streams_.open_epoch(owner);
-    if (blocks_[block].state == BlockState::live) {
-      home_.free(block, owner, epoch);
-    } else {
-      free_in_window(block, owner, epoch);
+    if (streams_.several()) [[unlikely]] {
+      free_among_streams(block, owner);
+      return;
     }
+    free_block(block, owner);
   }
 
   /// Returns wholly free pages and idle windows to the driver, until at most `keep_bytes` are
@@ -91,7 +95,7 @@ class DeviceHeap {
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] HeapCounters counters() const {
-    return {home_growths_, retries_, mapper_.counters()};
+    return {home_growths_, retries_, streams_.waits(), mapper_.counters()};
   }
   /// Changes with every request that found no hole, which alone may change reserved memory.
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
@@ -122,12 +126,57 @@ class DeviceHeap {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
     return {Status::ok, block, home_address(fit.begin)};
   }
+  void free_block(BlockId block, Owner owner) {
+    const Epoch epoch = streams_.note_free(owner);
+    if (blocks_[block].state == BlockState::live) {
+      home_.free(block, owner, epoch);
+    } else {
+      free_in_window(block, owner, epoch);
+    }
+  }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
+
+  // --- with several streams (stream/) -----------------------------------------------------------
+
+  /// place() where the streams must be told apart; `fit` is what the home offers.
+  Placed place_among_streams(Fit fit, Unit size, Owner owner, const Demand& demand);
+  void free_among_streams(BlockId block, Owner owner);
+  /// The second stream was seen, or a new one.
+  void note_streams();
+  /// Lets the owner's stream come after those who used that memory before.
+  DriverStatus come_after(Owner owner, BlockId hole, UnitRange range);
+  DriverStatus come_after(Owner owner, const std::vector<UnitRange>& ranges);
+  /// Whether it comes after them without a wait.
+  bool is_done(Owner owner, BlockId hole, UnitRange range);
+  bool is_done(Owner owner, const std::vector<UnitRange>& ranges);
+  /// in_hole() where the hole may be another's.
+  Placed in_hole_of_any(const Fit& fit, Unit size, Owner owner);
+  /// The request in memory that others freed, where it lies free; what is done already is taken at
+  /// once, what is not only where the budget is used up. Nothing where there is none to be taken.
+  std::optional<Placed> place_in_others(Unit size, Owner owner, const Demand& demand,
+                                        const std::optional<PageRange>& growth);
+  /// What streams beside the one with the largest requests may need at a time, within the option's
+  /// share of the peak: reserved memory may grow by that to spare a wait.
+  [[nodiscard]] std::uint64_t stream_budget_bytes(std::uint64_t peak_bytes) const;
+  /// Whether the request would take reserved memory over that budget.
+  [[nodiscard]] bool over_budget(Unit size, Owner owner, const std::optional<PageRange>& growth,
+                                 const Demand& demand) const;
+  /// How far back in others' memory a request must reach, and a little further.
+  [[nodiscard]] Reach reach_for(Unit size, Owner owner) const;
+  /// The request where it went the last time the program came by, if that is free and old enough.
+  std::optional<Placed> place_as_before(Unit size, Owner owner);
+  void remember(const Placed& placed);
+  /// A stream uses memory again that it freed itself.
+  void note_reuse(Owner owner, Unit size);
+  /// Memory freed long ago becomes anyone's.
+  void age();
+
   Placed in_window(const WindowSpot& spot, Owner owner);
   Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
   Placed try_ladder(Unit size, Owner owner, const Demand& demand);
+  Placed search_again(Unit size, Owner owner, const Demand& demand);
   /// The ladder's last rungs: windows that must be mapped, or growth where that is no more memory.
-  Placed map_window_or_grow(Unit size, Owner owner, const Demand& demand,
+  Placed map_window_or_grow(Unit size, Reach reach, const Demand& demand,
                             const std::optional<PageRange>& growth);
 
   /// Reserved bytes up to which the home grows although free pages would add up.
@@ -145,11 +194,10 @@ class DeviceHeap {
   /// Creates the pages the plan lacks; those created are in `added`, also after a failure.
   DriverStatus create_missing(WindowPlan& plan, Owner owner, std::vector<PageRange>& added);
 
-  /// Lets other streams' completed frees through.
-  void collect_completed();
-  /// Waits for the device; afterwards all that was freed belongs to anyone.
+  /// All that was freed belongs to anyone from now on.
+  void settle_all();
+  /// The same after waiting for the device.
   DriverStatus finish_streams();
-  void settle(Owner owner, Epoch completed) { home_.settle(owner, completed); }
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
 
   Driver& driver_;
@@ -168,6 +216,11 @@ class DeviceHeap {
   std::vector<DeviceAddress> page_address_;  // by page of the home
   std::vector<MemHandle> page_handle_;       // by page of the home
   std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
+  // By stream: units freed since its last event and not used again by itself, and its largest
+  // request.
+  std::vector<std::uint64_t> open_units_;
+  std::vector<Unit> largest_;
+  Recall recall_;
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;

@@ -32,6 +32,13 @@ std::string text_of(double value, OptionType /*type*/) {
 }
 std::string text_of(bool value, OptionType /*type*/) { return value ? "true" : "false"; }
 
+// In the order of CrossStream.
+constexpr std::array<std::string_view, 4> kCrossStream = {"budget", "completed", "wait", "never"};
+
+std::string text_of(CrossStream value, OptionType /*type*/) {
+  return std::string(kCrossStream[static_cast<std::size_t>(value)]);
+}
+
 // --- values of text ----------------------------------------------------------------------------
 
 std::string lower(std::string_view text) {
@@ -82,6 +89,17 @@ bool read_value(std::string_view text, OptionType /*type*/, bool& value, std::st
     cause = "expected true or false";
     return false;
   }
+  return true;
+}
+
+bool read_value(std::string_view text, OptionType /*type*/, CrossStream& value,
+                std::string& cause) {
+  const auto* const found = std::find(kCrossStream.begin(), kCrossStream.end(), lower(text));
+  if (found == kCrossStream.end()) {
+    cause = "expected budget, completed, wait or never";
+    return false;
+  }
+  value = static_cast<CrossStream>(found - kCrossStream.begin());
   return true;
 }
 

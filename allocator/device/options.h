@@ -12,7 +12,15 @@
 
 namespace gapless {
 
-//   X(type, name, default, help)     types: bytes, percent, flag, count
+/// Whether and how a stream may have memory that others freed.
+enum class CrossStream : std::uint8_t {
+  budget,     // wait on the device, for what was freed longest ago, once the budget is used up
+  completed,  // only what is known to be done; else new memory
+  wait,       // wait on the device for anything, rather than take new memory
+  never,      // only when memory runs out, as PyTorch's allocator
+};
+
+//   X(type, name, default, help)     types: bytes, percent, flag, count, choice
 #define GAPLESS_OPTIONS(X)                                                                       \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                    \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")        \
@@ -23,12 +31,17 @@ namespace gapless {
     "the same for programs that never repeat, earned page by page with the windows they make")   \
   X(count, peace_pages, 16, "pages put into new windows that earn one page of growth; 0: never") \
   X(count, window_factor, 4,                                                                     \
-    "pages mapped in windows, at most this many times the pages there are")                      \
+    "pages mapped in windows, at most this many times the pages there are (several streams: "    \
+    "twice)")                                                                                    \
+  X(choice, cross_stream, CrossStream::budget,                                                   \
+    "memory that another stream freed: budget, completed, wait or never")                        \
+  X(percent, stream_budget, 3.0,                                                                 \
+    "grow by this much of peak allocated rather than have one stream wait for another")          \
   X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments") \
   X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")             \
   X(flag, vmm, true, "use virtual memory management where the device has it")
 
-enum class OptionType : std::uint8_t { bytes, percent, flag, count };
+enum class OptionType : std::uint8_t { bytes, percent, flag, count, choice };
 
 /// One value for each option, by name.
 struct Options {
@@ -36,6 +49,7 @@ struct Options {
 #define GAPLESS_MEMBER_percent(name, value) double name = value;
 #define GAPLESS_MEMBER_flag(name, value) bool name = value;
 #define GAPLESS_MEMBER_count(name, value) std::uint64_t name = value;
+#define GAPLESS_MEMBER_choice(name, value) CrossStream name = value;
 #define GAPLESS_MEMBER(type, name, value, help) GAPLESS_MEMBER_##type(name, value)
   GAPLESS_OPTIONS(GAPLESS_MEMBER)
 #undef GAPLESS_MEMBER
@@ -43,6 +57,7 @@ struct Options {
 #undef GAPLESS_MEMBER_percent
 #undef GAPLESS_MEMBER_flag
 #undef GAPLESS_MEMBER_count
+#undef GAPLESS_MEMBER_choice
 };
 
 struct OptionFacts {

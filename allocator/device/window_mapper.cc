@@ -38,8 +38,10 @@ void WindowMapper::note_block(const WindowSpot& spot) {
 void WindowMapper::note_free(WindowId id, Unit begin, Owner owner, Epoch epoch) {
   Window& window = windows_.at(id);
   std::erase_if(window.live, [begin](const UnitRange& range) { return range.begin == begin; });
-  if (window.freed_epoch.size() < owner) window.freed_epoch.resize(owner, 0);
-  window.freed_epoch[owner - 1U] = epoch;
+  for (const StreamIndex stream : streams_.sets().members(owner)) {
+    if (window.freed_epoch.size() <= stream) window.freed_epoch.resize(stream + 1U, 0);
+    window.freed_epoch[stream] = epoch;
+  }
   if (--live_blocks_ == 0) record_events(false);
 }
 
@@ -58,7 +60,7 @@ std::vector<WindowId> WindowMapper::idle_windows() const {
   windows_.for_each([&](WindowId id, const Window& window) {
     if (window.retired) return;
     for (std::size_t i = 0; i < window.freed_epoch.size(); ++i) {
-      if (window.freed_epoch[i] > streams_.completed(static_cast<Owner>(i + 1))) return;
+      if (window.freed_epoch[i] > streams_.completed(static_cast<StreamIndex>(i))) return;
     }
     idle.push_back(id);
   });
@@ -67,26 +69,26 @@ std::vector<WindowId> WindowMapper::idle_windows() const {
 
 void WindowMapper::poll() {
   pages_at_poll_ = counters_.pages_mapped;
-  (void)streams_.poll([&](Owner owner, Epoch completed) { home_.settle(owner, completed); });
+  (void)streams_.poll();
+  if (!streams_.several()) home_.settle(streams_.sets().owner_of(0), streams_.completed(0));
 }
 
 void WindowMapper::record_events(bool force) {
   if (counters_.pages_mapped < pages_at_event_ + kPagesPerEvent || streams_.pending()) return;
   pages_at_event_ = counters_.pages_mapped;
-  for (std::size_t i = 1; i <= streams_.streams(); ++i) {
-    (void)streams_.close_epoch(static_cast<Owner>(i), force);
+  for (StreamIndex stream = 0; stream < streams_.streams(); ++stream) {
+    (void)streams_.close_epoch(stream, force);
   }
 }
 
-std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Owner owner,
+std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Reach reach,
                                                     const WindowPlan& instead, PageId comfort,
                                                     std::uint64_t volume_bytes) {
   const bool repeats = missed_before(size, volume_bytes);
-  const bool many =
-      windows_.mapped_pages() + instead.fills.size() > factor_ * home_.present_pages();
+  const bool many = windows_.mapped_pages() + instead.fills.size() > most_mapped();
   if ((repeats && !many) || instead.calls <= 2) return {};
   if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();
-  auto repair = planner_.plan_repair(size, owner, idle_windows(), instead.calls, comfort);
+  auto repair = planner_.plan_repair(size, reach, idle_windows(), instead.calls, comfort);
   record_events(true);
   return repair;
 }
@@ -179,7 +181,7 @@ DriverStatus WindowMapper::map(const WindowPlan& plan, std::span<const MemHandle
 // --- unmapping -----------------------------------------------------------------------------------
 
 void WindowMapper::evict(WindowId keep) {
-  const std::uint64_t bound = factor_ * home_.present_pages();
+  const std::uint64_t bound = most_mapped();
   std::uint64_t mapped = windows_.mapped_pages();
   for (const Retiring& retiring : retiring_) mapped -= windows_.at(retiring.window).pages.size();
   if (mapped <= bound) return;
@@ -196,9 +198,8 @@ void WindowMapper::evict(WindowId keep) {
   if (leaving.empty()) return;
   std::vector<Epoch> after(streams_.streams(), 0);
   for (std::size_t i = 0; i < after.size(); ++i) {
-    const auto owner = static_cast<Owner>(i + 1);
-    const Epoch epoch = streams_.open_epoch(owner);
-    if (streams_.close_epoch(owner, true) != DriverStatus::ok) {
+    const Epoch epoch = streams_.now();
+    if (streams_.close_epoch(static_cast<StreamIndex>(i), true) != DriverStatus::ok) {
       for (const WindowId id : leaving) windows_.at(id).retired = false;  // another time
       return;
     }
@@ -213,7 +214,7 @@ void WindowMapper::unmap_retired() {
   while (!retiring_.empty()) {
     const Retiring& next = retiring_.front();
     for (std::size_t i = 0; i < next.after.size(); ++i) {
-      if (streams_.completed(static_cast<Owner>(i + 1)) < next.after[i]) return;
+      if (streams_.completed(static_cast<StreamIndex>(i)) < next.after[i]) return;
     }
     if (!unmap_window(next.window)) return;
     ++counters_.evicted;

@@ -48,17 +48,21 @@ class WindowMapper {
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
 
   /// Room for the request in a window made before.
-  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Owner owner) {
-    const auto spot = windows_.find(size, owner);
+  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Reach reach) {
+    const auto spot = windows_.find(size, reach);
     if (spot) ++counters_.hits;
     return spot;
   }
+  /// Whether that window still is the one that was made at that address.
+  [[nodiscard]] bool is_there(WindowId window, DeviceAddress address) const {
+    return windows_.has(window) && windows_.at(window).address == address;
+  }
   /// An extension or a new window (WindowPlanner::plan).
-  [[nodiscard]] WindowPlan plan(Unit size, Owner owner) const { return planner_.plan(size, owner); }
+  [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const { return planner_.plan(size, reach); }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
   /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever
   /// allocated.
-  std::optional<WindowPlan> plan_repair(Unit size, Owner owner, const WindowPlan& instead,
+  std::optional<WindowPlan> plan_repair(Unit size, Reach reach, const WindowPlan& instead,
                                         PageId comfort, std::uint64_t volume_bytes);
   /// Carries out a plan that lacks no page. `handles`: of the home's pages. On failure no block is
   /// affected; places of a repaired window may have lost their pages.
@@ -67,7 +71,7 @@ class WindowMapper {
 
   /// A block begins to live at that spot.
   void note_block(const WindowSpot& spot);
-  /// The block that begins there was freed on `owner`'s stream.
+  /// The block that begins there was freed; `owner` used it.
   void note_free(WindowId window, Unit begin, Owner owner, Epoch epoch);
 
   /// Unmaps retired windows whose last use has completed.
@@ -99,6 +103,11 @@ class WindowMapper {
   /// Retires least recently used windows, but not `keep`, until mapped pages are within bounds.
   void evict(WindowId keep);
   void poll();
+  /// Pages mapped in windows at most. Several streams have their memory in other orders with each
+  /// step until they settle, and need more windows for that.
+  [[nodiscard]] std::uint64_t most_mapped() const {
+    return factor_ * (streams_.several() ? 2 : 1) * home_.present_pages();
+  }
 
   Home& home_;
   StreamLedger& streams_;

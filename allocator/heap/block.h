@@ -21,9 +21,12 @@ using Unit = std::uint32_t;
 using PageId = std::uint32_t;
 /// Names a block record; 0 is none. (Record 0 exists, so that links to none can be written.)
 using BlockId = std::uint32_t;
-/// Who may use a hole without waiting: 0 everyone, else a stream's number (stream/).
+/// Whose memory it is: 0 everyone's, else a stream's or a set of streams' number (stream/).
 using Owner = std::uint16_t;
 inline constexpr Owner kAnyone = 0;
+/// When memory was freed, in the host's order (stream/).
+using Epoch = std::uint32_t;
+inline constexpr Epoch kNeverUsed = 0;
 
 enum class BlockState : std::uint8_t {
   unused,  // the record itself is free
@@ -42,7 +45,7 @@ struct Block {
   BlockId link_prev = 0;  // hole: its bin's list. lent: unused
   BlockId link_next = 0;  // hole: its bin's list. lent: the next lent block. window: the first one
   std::uint32_t extra = 0;  // live, window: units * 512 - requested bytes. hole: epoch of its free
-  Owner owner = kAnyone;    // hole: who may use it. live, window: the stream it was allocated on
+  Owner owner = kAnyone;    // hole: whose it is. live, window: who uses it
   BlockState state = BlockState::unused;
   bool small = false;  // live, window: counted in PyTorch's small pool
 

@@ -14,6 +14,7 @@ Home::Home(BlockTable& blocks, Unit page_units, PageId max_pages)
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units))),
       max_pages_(max_pages),
       present_(max_pages),
+      mixed_(max_pages),
       starts_(std::size_t{max_pages} + 1, 0),
       suffix_(std::size_t{max_pages} + 1, 0) {
   if (!std::has_single_bit(page_units)) {
@@ -164,7 +165,8 @@ BlockId Home::best_fit(Unit size, Owner owner) const {
   SizeBins& shared = holes_[kAnyone]->bins;
   const BlockId common = shared.count() != 0 ? shared.best_fit(size) : 0;
   if (mine == 0) return common;
-  if (common == 0) return mine;
+  // With several streams a stream's own memory comes first: to others it is worth less.
+  if (common == 0 || !page_epoch_.empty()) return mine;
   const Block& a = blocks_[mine];
   const Block& b = blocks_[common];
   return a.size != b.size ? (a.size < b.size ? mine : common) : (a.begin < b.begin ? mine : common);
@@ -233,7 +235,7 @@ BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
   return cut;
 }
 
-void Home::change_owner(BlockId id, Owner owner, std::uint32_t epoch) {
+void Home::change_owner(BlockId id, Owner owner, Epoch epoch) {
   Block& hole = blocks_[id];
   mark_pages(hole, {hole.begin, hole.size}, false);
   unfile(id);
@@ -254,8 +256,12 @@ void Home::unlink(BlockId id) {
   blocks_.recycle(id);
 }
 
-void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
+void Home::free(BlockId id, Owner owner, Epoch epoch) {
   const Block& block = blocks_[id];
+  if (!page_epoch_.empty()) {
+    const auto begin = page_epoch_.begin() + page_down(block.begin);
+    std::fill(begin, page_epoch_.begin() + page_up(block.end()), epoch);
+  }
   const BlockId next = block.next;
   const BlockId prev = block.prev;
   // Record 0 is no block, so it is no hole either.
@@ -268,13 +274,15 @@ void Home::free(BlockId id, Owner owner, std::uint32_t epoch) {
   join(id, up ? next : 0, down ? prev : 0, owner, epoch);
 }
 
-// A neighbour that anyone may use becomes this owner's: the larger hole is worth more, and it
-// comes back to everyone with the owner's next completed event. Memory freed for anyone goes to
-// a neighbour's owner in the same way.
-void Home::free_beside_others(BlockId id, Owner owner, std::uint32_t epoch) {
+// While there is one stream, a neighbour that anyone may use becomes its own, and memory freed for
+// anyone goes to a neighbour's owner: the larger hole is worth more. With several streams they stay
+// apart: who uses a hole next must come after those who used it, and only they.
+void Home::free_beside_others(BlockId id, Owner owner, Epoch epoch) {
+  const bool alone = page_epoch_.empty();
   const auto joins = [&](BlockId other) {
     return blocks_[other].state == BlockState::hole &&
-           (blocks_[other].owner == owner || blocks_[other].owner == kAnyone || owner == kAnyone);
+           (blocks_[other].owner == owner ||
+            (alone && (blocks_[other].owner == kAnyone || owner == kAnyone)));
   };
   const BlockId next = blocks_[id].next;
   const BlockId prev = blocks_[id].prev;
@@ -292,10 +300,14 @@ void Home::free_beside_others(BlockId id, Owner owner, std::uint32_t epoch) {
   }
   const BlockId hole = join(id, up ? next : 0, down ? prev : 0, owner, epoch);
   // A neighbour that came over may lie beside another hole of its new owner.
-  if (changed) merge(hole);
+  if (changed) {
+    merge(hole);
+  } else {
+    note_mixed(hole);
+  }
 }
 
-BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, std::uint32_t epoch) {
+BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, Epoch epoch) {
   Block& block = blocks_[id];
   const Unit begin = block.begin;
   const Unit end = block.end();
@@ -311,25 +323,26 @@ BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, std::uin
   unlink(id);
   if (prev == 0) {
     move_begin(next, begin);
-    blocks_[next].extra = epoch;
+    blocks_[next].extra = std::max(blocks_[next].extra, epoch);
     return next;
   }
   Unit new_end = end;
   if (next != 0) {
     const Block& upper = blocks_[next];
     new_end = upper.end();
+    epoch = std::max(epoch, upper.extra);
     mark_pages(upper, {upper.begin, upper.size}, false);
     unfile(next);
     unlink(next);
   }
   move_end(prev, new_end);
-  blocks_[prev].extra = epoch;
+  blocks_[prev].extra = std::max(blocks_[prev].extra, epoch);
   return prev;
 }
 
 // --- pages come and go -------------------------------------------------------------------------
 
-void Home::add_pages(PageRange pages, Owner owner, std::uint32_t epoch) {
+void Home::add_pages(PageRange pages, Owner owner, Epoch epoch) {
   const UnitRange range{pages.first * page_units_, pages.count * page_units_};
   const auto holder = std::find_if(absent_.begin(), absent_.end(), [&](BlockId id) {
     const Block& block = blocks_[id];
@@ -405,6 +418,16 @@ std::optional<PageRange> Home::growth_for(Unit size, Owner owner, bool barrier) 
   return best;
 }
 
+Owner Home::owner_below(PageId first, Owner owner) const {
+  const Unit at = first << page_shift_;
+  for (const BlockId id : absent_) {
+    if (blocks_[id].begin != at) continue;
+    const Block& below = blocks_[blocks_[id].prev];
+    if (below.state == BlockState::hole && usable(below, owner)) return below.owner;
+  }
+  return owner;
+}
+
 std::optional<PageRange> Home::absent_run(PageId count) const {
   if (absent_.empty()) return {};
   const Block& absent = blocks_[absent_.front()];
@@ -413,18 +436,98 @@ std::optional<PageRange> Home::absent_run(PageId count) const {
 
 // --- owners ------------------------------------------------------------------------------------
 
-void Home::settle(Owner owner, std::uint32_t last) {
+void Home::settle(Owner owner, Epoch last) {
   Holes* own = holes_of(owner);
   if (own == nullptr || owner == kAnyone) return;
   std::vector<BlockId> done;
   own->bins.for_each([&](BlockId id) {
     if (blocks_[id].extra <= last) done.push_back(id);
   });
-  for (const BlockId id : done) change_owner(id, kAnyone, 0);
+  for (const BlockId id : done) change_owner(id, kAnyone, blocks_[id].extra);
   // Neighbours that both belong to anyone now are one hole.
   for (const BlockId id : done) {
-    if (blocks_[id].state == BlockState::hole) merge(id);
+    if (blocks_[id].state != BlockState::hole) continue;
+    merge(id);
+    if (blocks_[id].state == BlockState::hole) note_mixed(id);
   }
+}
+
+void Home::tell_streams_apart(Epoch now) { page_epoch_.assign(max_pages_, now); }
+
+Epoch Home::freed_in(BlockId hole, UnitRange range) const {
+  const auto begin = page_epoch_.begin() + page_down(range.begin);
+  const auto end = page_epoch_.begin() + page_up(range.begin + range.size);
+  return std::min(blocks_[hole].extra, *std::max_element(begin, end));
+}
+
+Fit Home::fit_in_part(BlockId id, Unit size, Epoch up_to) const {
+  const Block& hole = blocks_[id];
+  if (hole.extra <= up_to) return {id, hole.begin};
+  // The first run of pages, those at the hole's ends with it, that were all freed early enough.
+  Unit begin = hole.begin;
+  for (PageId page = page_down(hole.begin); page < page_up(hole.end()); ++page) {
+    const Unit end = std::min<Unit>((page + 1) * page_units_, hole.end());
+    if (page_epoch_[page] > up_to) {
+      begin = end;
+    } else if (end - begin >= size) {
+      return {id, begin};
+    }
+  }
+  return {};
+}
+
+Fit Home::fit_among_others(Unit size, Reach reach) const {
+  constexpr int kHolesTried = 16;  // of each owner
+  Fit best;
+  for_each_other(reach.owner, [&](Holes& holes) {
+    BlockId id = holes.bins.best_fit(size);
+    for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
+      if (best.hole != 0 && blocks_[best.hole].size <= blocks_[id].size) break;
+      if (blocks_[id].size < size) continue;
+      const Fit fit = fit_in_part(id, size, reach.others_up_to);
+      if (fit.hole == 0) continue;
+      best = fit;
+      break;
+    }
+  });
+  return best;
+}
+
+std::optional<Epoch> Home::epoch_needed(Unit size, Owner owner) const {
+  if (size < page_units_) {
+    std::optional<Epoch> oldest;
+    for_each_other(owner, [&](Holes& holes) {
+      constexpr int kHolesTried = 64;
+      BlockId id = holes.bins.best_fit(size);
+      for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
+        const Block& hole = blocks_[id];
+        if (hole.size < size) continue;
+        const Epoch epoch = freed_in(id, {hole.begin, size});
+        if (!oldest || epoch < *oldest) oldest = epoch;
+      }
+    });
+    return oldest;
+  }
+  const PageId needed = page_up(size);
+  const PageId have = free_pages(owner);
+  if (needed <= have) return 0;
+  std::vector<Epoch> epochs;
+  for_each_other(owner, [&](const Holes& holes) {
+    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
+         page = holes.pages.find_set(page + 1)) {
+      epochs.push_back(page_epoch_[page]);
+    }
+  });
+  for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
+    if (!mixed_page(page, owner) && mixed_page(page, {owner, UINT32_MAX})) {
+      epochs.push_back(page_epoch_[page]);
+    }
+  }
+  const std::size_t missing = needed - have;
+  if (epochs.size() < missing) return {};
+  const auto last = epochs.begin() + static_cast<std::ptrdiff_t>(missing - 1);
+  std::nth_element(epochs.begin(), last, epochs.end());
+  return *last;
 }
 
 void Home::merge(BlockId id) {
@@ -446,38 +549,83 @@ void Home::merge(BlockId id) {
 
 // --- the view by page --------------------------------------------------------------------------
 
-PageId Home::free_pages(Owner owner) const {
+bool Home::others_page(PageId page, Reach reach) const {
+  if (page_epoch_[page] > reach.others_up_to) return false;
+  return std::any_of(holes_.begin(), holes_.end(),
+                     [page](const auto& holes) { return holes && holes->pages.test(page); });
+}
+
+void Home::note_mixed(BlockId id) {
+  if (page_epoch_.empty()) return;
+  const Block& hole = blocks_[id];
+  const auto meets = [&](BlockId other, Unit at) {
+    if (blocks_[other].state == BlockState::hole && at % page_units_ != 0) {
+      mixed_.set(page_down(at));
+    }
+  };
+  meets(hole.prev, hole.begin);
+  meets(hole.next, hole.end());
+}
+
+bool Home::mixed_page(PageId page, Reach reach) const {
+  const Unit end = (page + 1) * page_units_;
+  BlockId id = find_hole(page * page_units_);
+  bool within = true;
+  for (Unit at = page * page_units_; at < end;) {
+    const Block& block = blocks_[id];
+    if (id == 0 || block.state != BlockState::hole) {
+      mixed_.clear(page);  // not any more
+      return false;
+    }
+    within = within && is_within(block, page, reach);
+    at = block.end();
+    id = block.next;
+  }
+  return within;
+}
+
+Bitmap Home::pages_within(Reach reach) const {
+  Bitmap within = pages_of(kAnyone);
+  if (Holes* own = holes_of(reach.owner); own != nullptr) within.add(own->pages);
+  for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
+    if (mixed_page(page, reach)) within.set(page);
+  }
+  if (reach.others_up_to == 0) return within;
+  for_each_other(reach.owner, [&](const Holes& holes) {
+    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
+         page = holes.pages.find_set(page + 1)) {
+      if (page_epoch_[page] <= reach.others_up_to) within.set_range(page, page + 1);
+    }
+  });
+  return within;
+}
+
+PageId Home::free_pages(Reach reach) const {
+  if (reach.others_up_to != 0 || mixed_.count() != 0) return pages_within(reach).count();
   PageId count = pages_of(kAnyone).count();
-  Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+  Holes* own = reach.owner == kAnyone ? nullptr : holes_of(reach.owner);
   if (own != nullptr) count += own->pages.count();
   return count;
 }
 
-std::vector<PageRange> Home::free_runs(Owner owner) const {
+std::vector<PageRange> Home::free_runs(Reach reach) const {
+  const Bitmap pages = pages_within(reach);
   std::vector<PageRange> runs;
-  const auto collect = [&](const Bitmap& pages) {
-    for (PageId begin = pages.find_set(0); begin != Bitmap::npos;) {
-      const PageId end = pages.find_clear(begin);
-      runs.push_back({begin, end - begin});
-      begin = pages.find_set(end);
-    }
-  };
-  collect(pages_of(kAnyone));
-  if (Holes* own = holes_of(owner); own != nullptr && owner != kAnyone) {
-    collect(own->pages);
-    std::sort(runs.begin(), runs.end(),
-              [](const PageRange& a, const PageRange& b) { return a.first < b.first; });
+  for (PageId begin = pages.find_set(0); begin != Bitmap::npos;) {
+    const PageId end = pages.find_clear(begin);
+    runs.push_back({begin, end - begin});
+    begin = pages.find_set(end);
   }
   return runs;
 }
 
-Unit Home::free_suffix(PageId page, Owner owner) const {
+Unit Home::free_suffix(PageId page, Reach reach) const {
   const BlockId id = suffix_[page + 1];
-  if (id == 0 || !usable(blocks_[id], owner)) return 0;
+  if (id == 0 || !is_within(blocks_[id], page, reach)) return 0;
   return (page + 1) * page_units_ - blocks_[id].begin;
 }
 
-Unit Home::free_prefix(PageId page, Owner owner) const {
+Unit Home::free_prefix(PageId page, Reach reach) const {
   const Unit at = page * page_units_;
   BlockId id = starts_[page];
   if (id == 0 && page > 0) {
@@ -489,11 +637,23 @@ Unit Home::free_prefix(PageId page, Owner owner) const {
   }
   if (id == 0) return 0;
   const Block& hole = blocks_[id];
-  if (!usable(hole, owner) || hole.end() <= at || hole.end() >= at + page_units_) return 0;
+  if (hole.end() <= at || hole.end() >= at + page_units_ || !is_within(hole, page, reach)) return 0;
   return hole.end() - at;
 }
 
 BlockId Home::hole_at(Unit unit) const {
+  const BlockId hole = find_hole(unit);
+  if (hole == 0) throw std::logic_error("home: no hole there");
+  return hole;
+}
+
+bool Home::is_free(UnitRange range, Reach reach) const {
+  const BlockId id = find_hole(range.begin);
+  if (id == 0 || blocks_[id].end() < range.begin + range.size) return false;
+  return usable(blocks_[id], reach.owner) || freed_in(id, range) <= reach.others_up_to;
+}
+
+BlockId Home::find_hole(Unit unit) const {
   const PageId page = page_down(unit);
   const auto contains = [&](BlockId id) {
     return id != 0 && blocks_[id].begin <= unit && unit < blocks_[id].end();
@@ -511,7 +671,12 @@ BlockId Home::hole_at(Unit unit) const {
       if (contains(id)) return id;
     }
   }
-  throw std::logic_error("home: no hole there");
+  if (mixed_.test(page) && unit != page * page_units_) {
+    BlockId id = find_hole(page * page_units_);
+    while (blocks_[id].state == BlockState::hole && !contains(id)) id = blocks_[id].next;
+    if (blocks_[id].state == BlockState::hole) return id;
+  }
+  return 0;
 }
 
 // --- sums --------------------------------------------------------------------------------------

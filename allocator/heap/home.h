@@ -6,13 +6,22 @@
 //
 // Sizes and offsets are in units of 512 B; nothing here knows an address or calls a driver. Blocks
 // tile the range; a free block is merged with its free neighbours at once. A hole has an owner, the
-// stream that freed it last: that stream may use it, others may when it belongs to anyone
-// (stream/). Two neighbouring holes stay apart only while they belong to two different streams.
+// stream (or set of streams) that used it last. It may use the hole as it is; when the hole has
+// grown old it becomes anyone's. Two neighbouring holes stay apart only while they have different
+// owners.
+//
+// A Reach says how far a search may go: the stream's own memory and anyone's, and what others freed
+// up to some epoch. How old memory is is known by page, since a large hole is seldom freed at one
+// time:
+//
+//   owner     1  1  1  1  2  2  any          Reach{2}      pages 4, 5, 6
+//   epoch     3  3  9  9  8  9  2            Reach{2, 5}   pages 0, 1 and 4, 5, 6
 //
 // For the windows (windows.h) the home also answers by page: which pages are wholly free for an
 // owner, and how much of a page's begin (prefix) or end (suffix) is.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,6 +55,16 @@ struct Fit {
   Unit begin = 0;
 };
 
+/// How far a search may go.
+struct Reach {
+  Reach(Owner of) : owner(of) {}  // NOLINT(google-explicit-constructor): an owner's own
+  Reach(Owner of, Epoch up_to) : owner(of), others_up_to(up_to) {}
+
+  Owner owner;
+  /// Others' memory, freed in this epoch or before; 0: none.
+  Epoch others_up_to = 0;
+};
+
 class Home {
  public:
   /// Room for `max_pages` pages of `page_units` units (a power of two) each, all absent.
@@ -60,14 +79,15 @@ class Home {
   // --- pages come and go -----------------------------------------------------------------------
 
   /// Absent pages become free memory of `owner`, as if freed in `epoch`.
-  void add_pages(PageRange pages, Owner owner, std::uint32_t epoch);
+  void add_pages(PageRange pages, Owner owner, Epoch epoch);
   /// Wholly free pages become absent.
   void remove_pages(PageRange pages);
-  /// Where the fewest new pages would make a hole of `size` units for `owner`, at or below
-  /// `end_page`: absent pages beside a hole the owner may use. The lowest of equals; nothing where
-  /// there is no room. A barrier keeps one absent page to each side (memory that is not contiguous
-  /// with its neighbours).
+  /// Where the fewest new pages would make a hole of `size` units for `owner`: absent pages beside
+  /// a hole the owner may use. The lowest of equals; nothing where there is no room. A barrier
+  /// keeps one absent page to each side (memory that is not contiguous with its neighbours).
   [[nodiscard]] std::optional<PageRange> growth_for(Unit size, Owner owner, bool barrier) const;
+  /// Whose new memory at `first` should be, to be one hole with what `owner` may use before it.
+  [[nodiscard]] Owner owner_below(PageId first, Owner owner) const;
   /// The lowest absent pages, at most `count`, in one run.
   [[nodiscard]] std::optional<PageRange> absent_run(PageId count) const;
 
@@ -89,30 +109,68 @@ class Home {
   /// Cuts `range` out of a hole; the block that covers it now has that state.
   BlockId carve(BlockId hole, UnitRange range, BlockState state);
   /// A carved block becomes free memory of `owner`; merged with its neighbours.
-  void free(BlockId block, Owner owner, std::uint32_t epoch);
+  void free(BlockId block, Owner owner, Epoch epoch);
 
   // --- owners ----------------------------------------------------------------------------------
 
+  /// From now on, with several streams: every page remembers when memory in it was freed last
+  /// (`now` where that is not known), and a stream takes its own memory before anyone's.
+  void tell_streams_apart(Epoch now);
   /// Holes of `owner` freed in epoch `last` or before belong to anyone from now on.
-  void settle(Owner owner, std::uint32_t last);
+  void settle(Owner owner, Epoch last);
+  /// Calls f(hole, part) for the holes that a free range is made of, by address; pages touch it
+  /// (hole_at). f may carve the part.
+  template <class F>
+  void for_each_part(UnitRange range, F&& f) {
+    const Unit end = range.begin + range.size;
+    BlockId hole = hole_at(range.begin);
+    for (Unit at = range.begin; at < end;) {
+      const BlockId next = blocks_[hole].next;
+      const Unit part = std::min(end, blocks_[hole].end()) - at;
+      f(hole, UnitRange{at, part});
+      at += part;
+      hole = next;
+    }
+  }
+  /// Whether that range is free in one hole within reach; pages touch it (hole_at).
+  [[nodiscard]] bool is_free(UnitRange range, Reach reach) const;
+  /// When memory in that part of a hole was freed last.
+  [[nodiscard]] Epoch freed_in(BlockId hole, UnitRange range) const;
+  /// Others' memory that a request of `size` units fits into, in the smallest of the holes looked
+  /// at; hole 0: none.
+  [[nodiscard]] Fit fit_among_others(Unit size, Reach reach) const;
+  /// Up to which epoch a search must reach to find memory enough: as many pages, or a hole for less
+  /// than a page. 0 where the owner's and anyone's are enough; nothing where there is not enough.
+  [[nodiscard]] std::optional<Epoch> epoch_needed(Unit size, Owner owner) const;
 
   // --- the view by page ------------------------------------------------------------------------
 
-  /// Whether all of the page is free for `owner`.
-  [[nodiscard]] bool is_free(PageId page, Owner owner) const {
-    return pages_of(kAnyone).test(page) || (owner != kAnyone && owned_page(page, owner));
+  /// Whether all of the page is free and within reach.
+  [[nodiscard]] bool is_free(PageId page, Reach reach) const {
+    return pages_of(kAnyone).test(page) ||
+           (reach.owner != kAnyone && owned_page(page, reach.owner)) ||
+           (reach.others_up_to != 0 && others_page(page, reach)) ||
+           (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
   }
-  /// How many pages are wholly free for `owner`.
-  [[nodiscard]] PageId free_pages(Owner owner) const;
+  /// How many pages are wholly free.
+  [[nodiscard]] PageId free_pages(Reach reach) const;
   /// The runs of wholly free pages, by address.
-  [[nodiscard]] std::vector<PageRange> free_runs(Owner owner) const;
-  /// Units free for `owner` at the end of a page that is not wholly free.
-  [[nodiscard]] Unit free_suffix(PageId page, Owner owner) const;
-  /// Units free for `owner` at the begin of a page that is not wholly free.
-  [[nodiscard]] Unit free_prefix(PageId page, Owner owner) const;
+  [[nodiscard]] std::vector<PageRange> free_runs(Reach reach) const;
+  /// Units free at the end of a page that is not wholly free.
+  [[nodiscard]] Unit free_suffix(PageId page, Reach reach) const;
+  /// Units free at the begin of a page that is not wholly free.
+  [[nodiscard]] Unit free_prefix(PageId page, Reach reach) const;
+  /// Whether the part of a hole that lies in that page is within reach.
+  [[nodiscard]] bool is_within(const Block& hole, PageId page, Reach reach) const {
+    return usable(hole, reach.owner) ||
+           (reach.others_up_to != 0 &&
+            (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
+  }
   /// The hole that contains that unit, which must be free in a page touched by a page boundary's
   /// hole (a wholly free page, a suffix or a prefix).
   [[nodiscard]] BlockId hole_at(Unit unit) const;
+  /// The same; 0 where there is none.
+  [[nodiscard]] BlockId find_hole(Unit unit) const;
 
   /// Whether more memory lies in free ends of partly used pages than in free begins. Who leaves a
   /// piece of a page free then leaves its begin: a window uses one of each.
@@ -131,11 +189,13 @@ class Home {
   void for_each(F&& f) const {
     for (BlockId id = first_; id != 0; id = blocks_[id].next) f(id, blocks_[id]);
   }
-  /// Calls f(id) for every hole `owner` may use.
+  /// Calls f(id) for every hole some part of which may be within reach (is_within).
   template <class F>
-  void for_each_hole(Owner owner, F&& f) const {
-    if (Holes* own = holes_of(owner); own != nullptr) own->bins.for_each(f);
-    if (owner != kAnyone) holes_of(kAnyone)->bins.for_each(f);
+  void for_each_hole(Reach reach, F&& f) const {
+    for (Owner owner = 0; owner < holes_.size(); ++owner) {
+      const bool wanted = owner == kAnyone || owner == reach.owner || reach.others_up_to != 0;
+      if (wanted && holes_[owner]) holes_[owner]->bins.for_each(f);
+    }
   }
 
   /// Throws std::logic_error saying what is wrong, if anything is. O(blocks + pages).
@@ -166,9 +226,25 @@ class Home {
     Holes* own = holes_of(owner);
     return own != nullptr && own->pages.test(page);
   }
-  [[nodiscard]] bool usable(const Block& hole, Owner owner) const {
+  [[nodiscard]] static bool usable(const Block& hole, Owner owner) {
     return hole.owner == kAnyone || hole.owner == owner;
   }
+  [[nodiscard]] bool others_page(PageId page, Reach reach) const;
+  /// Whether a page that several owners' holes may share is free and within reach.
+  [[nodiscard]] bool mixed_page(PageId page, Reach reach) const;
+  /// Notes the pages where a hole meets other owners' holes.
+  void note_mixed(BlockId hole);
+  /// Calls f(holes) for every owner other than this one and anyone.
+  template <class F>
+  void for_each_other(Owner owner, F&& f) const {
+    for (Owner other = 1; other < holes_.size(); ++other) {
+      if (other != owner && holes_[other]) f(*holes_[other]);
+    }
+  }
+  /// The wholly free pages within reach.
+  [[nodiscard]] Bitmap pages_within(Reach reach) const;
+  /// Where in that hole of another owner a request fits; hole 0: nowhere.
+  [[nodiscard]] Fit fit_in_part(BlockId hole, Unit size, Epoch up_to) const;
   [[nodiscard]] PageId page_up(Unit unit) const {
     return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) >> page_shift_);
   }
@@ -187,12 +263,12 @@ class Home {
   /// Sets or clears the bits of the wholly free pages of a hole that touch `within`.
   void mark_pages(const Block& hole, UnitRange within, bool free);
   /// A filed hole belongs to someone else from now on.
-  void change_owner(BlockId hole, Owner owner, std::uint32_t epoch);
+  void change_owner(BlockId hole, Owner owner, Epoch epoch);
   /// free() where a neighbour is another owner's hole.
-  void free_beside_others(BlockId block, Owner owner, std::uint32_t epoch);
+  void free_beside_others(BlockId block, Owner owner, Epoch epoch);
   /// A block becomes free memory, joined with the holes before and behind it (0: not with that);
   /// the hole it is part of then.
-  BlockId join(BlockId block, BlockId next, BlockId prev, Owner owner, std::uint32_t epoch);
+  BlockId join(BlockId block, BlockId next, BlockId prev, Owner owner, Epoch epoch);
   /// Takes a block out of the chain of neighbours and recycles it.
   void unlink(BlockId block);
   /// Merges a filed hole with its neighbours of the same owner.
@@ -211,6 +287,9 @@ class Home {
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;
   std::vector<std::unique_ptr<Holes>> holes_;  // by owner
+  // Pages inside which holes of different owners met; they may be in use again.
+  mutable Bitmap mixed_;
+  std::vector<Epoch> page_epoch_;  // by page: when memory in it was freed last; empty: one stream
   // For each page boundary: the hole whose first boundary it is, if the hole goes on past it
   // (starts_), and the hole that begins inside the page below and reaches it (suffix_).
   std::vector<BlockId> starts_;

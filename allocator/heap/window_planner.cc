@@ -14,7 +14,7 @@ constexpr std::uint64_t kLargeShare = 64;
 
 // Which partly used pages to begin and end with, so that the fewest wholly free pages are needed
 // and, of those choices, the least is left over.
-WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Owner owner, bool with_suffix) const {
+WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Reach reach, bool with_suffix) const {
   struct Edge {
     Unit units = 0;
     PageId page = kNoPage;
@@ -24,16 +24,22 @@ WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Owner owner, bool wi
   };
   std::vector<Edge> suffixes = {Edge{}};
   std::vector<Edge> prefixes = {Edge{}};
+  // A page that several owners' holes make up is whole.
+  const auto is_edge = [&](const Block& hole, PageId page) {
+    return home_.is_within(hole, page, reach) && !home_.is_free(page, reach);
+  };
   if (edge_sharing_) {
-    home_.for_each_hole(owner, [&](BlockId id) {
+    home_.for_each_hole(reach, [&](BlockId id) {
       const Block& hole = blocks_[id];
       const auto above = static_cast<PageId>(div_up(hole.begin, page_units_));
       const Unit boundary = above * page_units_;
-      if (with_suffix && hole.begin < boundary && hole.end() >= boundary) {
+      if (with_suffix && hole.begin < boundary && hole.end() >= boundary &&
+          is_edge(hole, above - 1)) {
         suffixes.push_back({boundary - hole.begin, above - 1});
       }
       const PageId below = hole.end() / page_units_;
-      if (hole.end() > below * page_units_ && hole.begin <= below * page_units_) {
+      if (hole.end() > below * page_units_ && hole.begin <= below * page_units_ &&
+          is_edge(hole, below)) {
         prefixes.push_back({hole.end() - below * page_units_, below});
       }
     });
@@ -75,8 +81,8 @@ WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Owner owner, bool wi
 }
 
 std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const PageId> except,
-                                                Owner owner) const {
-  std::vector<PageRange> runs = home_.free_runs(owner);
+                                                Reach reach) const {
+  std::vector<PageRange> runs = home_.free_runs(reach);
   // From the shortest runs first: the long runs stay whole for others. A large request takes the
   // longest: what was free in one piece is likelier to be free together again.
   const bool large = std::uint64_t{count} * kLargeShare > home_.present_pages();
@@ -96,13 +102,13 @@ std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const Pa
   return taken;
 }
 
-WindowPlan WindowPlanner::plan(Unit size, Owner owner) const {
-  const PageId free = home_.free_pages(owner);
-  if (const Edges edges = choose_edges(size, owner, false); edges.whole <= free) {
-    WindowPlan plan = plan_extension(size, edges, owner);
+WindowPlan WindowPlanner::plan(Unit size, Reach reach) const {
+  const PageId free = home_.free_pages(reach);
+  if (const Edges edges = choose_edges(size, reach, false); edges.whole <= free) {
+    WindowPlan plan = plan_extension(size, edges, reach);
     if (plan.window) return plan;
   }
-  const Edges edges = choose_edges(size, owner, true);
+  const Edges edges = choose_edges(size, reach, true);
   const PageId present = std::min(edges.whole, free);
   WindowPlan plan;
   plan.missing = edges.whole - present;
@@ -113,7 +119,7 @@ WindowPlan WindowPlanner::plan(Unit size, Owner owner) const {
   } else if (edges.prefix_page == kNoPage) {
     plan.begin = skipped_begin(size);
   }
-  const std::vector<PageId> whole = choose_pages(present, {}, owner);
+  const std::vector<PageId> whole = choose_pages(present, {}, reach);
   pages.insert(pages.end(), whole.begin(), whole.end());
   pages.insert(pages.end(), plan.missing, kNoPage);
   if (edges.prefix_page != kNoPage) pages.push_back(edges.prefix_page);
@@ -134,8 +140,8 @@ Unit WindowPlanner::skipped_begin(Unit size) const {
 }
 
 // Pages at a window's end that are free already need not be mapped again.
-WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Owner owner) const {
-  const Windows::Tail tail = windows_.longest_tail(edges.whole, owner);
+WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Reach reach) const {
+  const Windows::Tail tail = windows_.longest_tail(edges.whole, reach);
   if (tail.pages == 0) return {};
   const Window& window = windows_.at(tail.window);
   const PageId more = edges.whole - tail.pages;
@@ -146,7 +152,7 @@ WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Owner ow
     return std::find(window.pages.begin(), window.pages.end(), page) != window.pages.end();
   };
   if (prefix && held(edges.prefix_page)) return {};
-  std::vector<PageId> pages = choose_pages(more, window.pages, owner);
+  std::vector<PageId> pages = choose_pages(more, window.pages, reach);
   if (pages.size() != more) return {};
   if (prefix) pages.push_back(edges.prefix_page);
   const auto places = static_cast<std::uint32_t>(window.pages.size());
@@ -159,7 +165,7 @@ WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Owner ow
 
 // --- repair --------------------------------------------------------------------------------------
 
-void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Owner owner,
+void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Reach reach,
                              Run& best) const {
   const Window& window = windows_.at(id);
   const auto places = static_cast<std::uint32_t>(window.pages.size());
@@ -183,7 +189,7 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Owne
   std::uint32_t usable = 0;
   for (std::uint32_t place = 0; place < end; ++place) {
     const PageId page = place < places ? window.pages[place] : kNoPage;
-    const bool free = page != kNoPage && home_.is_free(page, owner);
+    const bool free = page != kNoPage && home_.is_free(page, reach);
     usable += free ? 1 : 0;
     unmaps[place] = page != kNoPage && !free;
     used[place + 1] = used[place] + (free ? 0 : 1);
@@ -204,27 +210,27 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Owne
   }
 }
 
-std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Owner owner,
+std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
                                                      std::span<const WindowId> idle,
                                                      std::uint32_t calls_below,
                                                      PageId comfort) const {
-  const PageId free = home_.free_pages(owner);
+  const PageId free = home_.free_pages(reach);
   Edges edges;
   edges.whole = static_cast<PageId>(div_up(size, page_units_));
-  if (edges.whole > free + comfort) edges = choose_edges(size, owner, true);
+  if (edges.whole > free + comfort) edges = choose_edges(size, reach, true);
   const PageId missing = edges.whole > free ? edges.whole - free : 0;
   Run best{0, 0, calls_below};
-  for (const WindowId id : idle) find_run(id, edges, free + missing, owner, best);
+  for (const WindowId id : idle) find_run(id, edges, free + missing, reach, best);
   if (best.calls == calls_below) return {};
-  return plan_run(best, size, edges, missing, owner);
+  return plan_run(best, size, edges, missing, reach);
 }
 
 WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
-                                   Owner owner) const {
+                                   Reach reach) const {
   const std::vector<PageId>& held = windows_.at(run.window).pages;
   const std::uint32_t after = run.first + edges.places();
   const auto is_usable = [&](std::uint32_t place) {
-    return place < held.size() && held[place] != kNoPage && home_.is_free(held[place], owner);
+    return place < held.size() && held[place] != kNoPage && home_.is_free(held[place], reach);
   };
   WindowPlan plan;
   plan.window = run.window;
@@ -246,7 +252,7 @@ WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges
   }
   // The ends are exchanged too: free pages there may be used in between.
   const auto wanted = static_cast<PageId>(open.size()) - missing;
-  std::vector<PageId> pages = choose_pages(wanted, held, owner);
+  std::vector<PageId> pages = choose_pages(wanted, held, reach);
   const auto in_between = [&](std::uint32_t place) { return place >= first && place < last; };
   for (std::uint32_t place = 0; place < held.size() && pages.size() < wanted; ++place) {
     if (in_between(place) || !is_usable(place)) continue;

@@ -53,11 +53,11 @@ class WindowPlanner {
         edge_sharing_(edge_sharing) {}
 
   /// An extension or a new window. Always possible, given that the missing pages can be had.
-  [[nodiscard]] WindowPlan plan(Unit size, Owner owner) const;
+  [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const;
   /// The repair with the fewest calls among windows whose freed places no work uses any more; only
   /// with fewer than `calls_below`. Whole pages are enough (an edge is one more call) where at most
   /// `comfort` of them are missing; beyond that it needs no more memory than plan().
-  [[nodiscard]] std::optional<WindowPlan> plan_repair(Unit size, Owner owner,
+  [[nodiscard]] std::optional<WindowPlan> plan_repair(Unit size, Reach reach,
                                                       std::span<const WindowId> idle,
                                                       std::uint32_t calls_below,
                                                       PageId comfort) const;
@@ -79,10 +79,10 @@ class WindowPlanner {
     }
   };
 
-  [[nodiscard]] Edges choose_edges(Unit size, Owner owner, bool with_suffix) const;
+  [[nodiscard]] Edges choose_edges(Unit size, Reach reach, bool with_suffix) const;
   /// `count` wholly free pages, but none of `except`; fewer where there are not that many.
   [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
-                                                 Owner owner) const;
+                                                 Reach reach) const;
   /// Puts pages side by side from a place on.
   static void fill(WindowPlan& plan, std::uint32_t place, std::span<const PageId> pages);
   // A run of places in a window and what it takes to put the edges and wholly free pages there.
@@ -93,11 +93,11 @@ class WindowPlanner {
   };
   /// The run of that window with the fewest calls, if fewer than best.calls, becomes `best`.
   /// `spare`: wholly free pages there are, with those that would be created.
-  void find_run(WindowId window, const Edges& edges, PageId spare, Owner owner, Run& best) const;
+  void find_run(WindowId window, const Edges& edges, PageId spare, Reach reach, Run& best) const;
   [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
-                                    Owner owner) const;
+                                    Reach reach) const;
   /// Without a window where none can be extended.
-  [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Owner owner) const;
+  [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Reach reach) const;
   [[nodiscard]] Unit skipped_begin(Unit size) const;
 
   const Home& home_;

@@ -4,15 +4,15 @@
 
 namespace gapless {
 
-std::optional<WindowSpot> Windows::find(Unit size, Owner owner) const {
+std::optional<WindowSpot> Windows::find(Unit size, Reach reach) const {
   for (const Extent& extent : extents_) {
     if (windows_[extent.window].retired) continue;
-    if (auto spot = find_in(extent, size, owner)) return spot;
+    if (auto spot = find_in(extent, size, reach)) return spot;
   }
   return {};
 }
 
-std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owner owner) const {
+std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reach reach) const {
   const WindowId id = extent.window;
   const std::vector<PageId>& pages = windows_[id].pages;
   const Unit page_units = home_.page_units();
@@ -24,20 +24,20 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owne
   // A run may reach back into older extents; one that lies wholly in those was found there.
   std::uint32_t start = extent.begin;
   while (start > 0 && (extent.begin - start) * page_units < size &&
-         is_free(pages[start - 1], owner)) {
+         is_free(pages[start - 1], reach)) {
     --start;
   }
   for (std::uint32_t begin = start; begin + least <= count;) {
     // A used page at the far end of the shortest run rules out all runs over it: jump past it.
     std::uint32_t blocked = begin + least;
-    while (blocked > begin && is_free(pages[blocked - 1], owner)) --blocked;
+    while (blocked > begin && is_free(pages[blocked - 1], reach)) --blocked;
     if (blocked != begin) {
       begin = blocked;
       continue;
     }
     std::uint32_t first = begin;
     std::uint32_t end = begin + least;
-    while (end < count && is_free(pages[end], owner)) ++end;
+    while (end < count && is_free(pages[end], reach)) ++end;
     const Unit whole = (end - first) * page_units;
     if (whole >= size) {
       const Unit skip = edge_sharing_ && size % page_units != 0 && home_.prefers_free_prefix()
@@ -48,9 +48,9 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owne
     if (edge_sharing_) {
       Unit prefix = 0;
       Unit suffix = 0;
-      if (end < count && pages[end] != kNoPage) prefix = home_.free_prefix(pages[end], owner);
+      if (end < count && pages[end] != kNoPage) prefix = home_.free_prefix(pages[end], reach);
       if (first > 0 && pages[first - 1] != kNoPage) {
-        suffix = home_.free_suffix(pages[first - 1], owner);
+        suffix = home_.free_suffix(pages[first - 1], reach);
       }
       if (whole + prefix >= size) return WindowSpot{id, first * page_units, size};
       if (whole + prefix + suffix >= size) {
@@ -60,6 +60,25 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Owne
     begin = end + 1;
   }
   return {};
+}
+
+bool Windows::is_free(const WindowSpot& spot, Reach reach) const {
+  const Window& window = windows_[spot.window];
+  const Unit page_units = home_.page_units();
+  const Unit end = spot.begin + spot.size;
+  if (window.retired || (end + page_units - 1) / page_units > window.pages.size()) return false;
+  for (Unit at = spot.begin; at < end;) {
+    const PageId page = window.pages[at / page_units];
+    const Unit inside = at % page_units;
+    const Unit part = std::min(page_units - inside, end - at);
+    if (page == kNoPage) return false;
+    if (part == page_units ? !home_.is_free(page, reach)
+                           : !home_.is_free({page * page_units + inside, part}, reach)) {
+      return false;
+    }
+    at += part;
+  }
+  return true;
 }
 
 WindowId Windows::add(std::uint64_t address, std::uint32_t room, std::vector<PageId> pages) {
@@ -89,14 +108,14 @@ void Windows::extend(WindowId id, const std::vector<PageId>& pages) {
   extents_.push_back({id, begin, static_cast<std::uint32_t>(window.pages.size())});
 }
 
-Windows::Tail Windows::longest_tail(std::uint32_t most, Owner owner) const {
+Windows::Tail Windows::longest_tail(std::uint32_t most, Reach reach) const {
   Tail longest;
   for (const Extent& extent : extents_) {
     const Window& window = windows_[extent.window];
     if (extent.begin != 0 || window.retired) continue;
     const auto count = static_cast<std::uint32_t>(window.pages.size());
     std::uint32_t tail = 0;
-    while (tail < std::min(most, count) && is_free(window.pages[count - 1 - tail], owner)) ++tail;
+    while (tail < std::min(most, count) && is_free(window.pages[count - 1 - tail], reach)) ++tail;
     if (tail > longest.pages && count + (most - tail) <= window.room) {
       longest = {extent.window, tail};
     }

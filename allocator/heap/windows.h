@@ -45,8 +45,8 @@ struct Window {
   std::vector<UnitRange> live;
   /// When it was last used: a count of uses, for eviction of the least recently used.
   std::uint64_t last_use = 0;
-  /// By owner - 1: the epoch in which a block in it was last freed on that stream (stream/).
-  std::vector<std::uint32_t> freed_epoch;
+  /// By stream: the epoch in which a block in it was freed last that the stream used (stream/).
+  std::vector<Epoch> freed_epoch;
   /// Being unmapped: no longer found.
   bool retired = false;
 };
@@ -62,8 +62,12 @@ class Windows {
  public:
   Windows(const Home& home, bool edge_sharing) : home_(home), edge_sharing_(edge_sharing) {}
 
-  /// The first run of `size` units free for `owner` in the oldest extent that has one.
-  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Owner owner) const;
+  /// The first run of `size` units that are free and within reach, in the oldest extent that has
+  /// one.
+  [[nodiscard]] std::optional<WindowSpot> find(Unit size, Reach reach) const;
+
+  /// Whether that spot, of a window that is there, is free and within reach.
+  [[nodiscard]] bool is_free(const WindowSpot& spot, Reach reach) const;
 
   /// Adds a window over those pages, mapped at `address`, with `room` places of address range.
   WindowId add(std::uint64_t address, std::uint32_t room, std::vector<PageId> pages);
@@ -76,6 +80,7 @@ class Windows {
   /// That place, which holds none, holds a page again.
   void set_page(WindowId window, std::uint32_t place, PageId page);
 
+  [[nodiscard]] bool has(WindowId window) const { return window < windows_.size(); }
   [[nodiscard]] Window& at(WindowId window) { return windows_[window]; }
   [[nodiscard]] const Window& at(WindowId window) const { return windows_[window]; }
   void touch(WindowId window) { windows_[window].last_use = ++uses_; }
@@ -90,7 +95,7 @@ class Windows {
   };
   /// The longest tail of at most `most` pages in a window with room for the rest of `most`; the
   /// oldest of equals.
-  [[nodiscard]] Tail longest_tail(std::uint32_t most, Owner owner) const;
+  [[nodiscard]] Tail longest_tail(std::uint32_t most, Reach reach) const;
 
   /// The window without live blocks that was used longest ago.
   [[nodiscard]] std::optional<WindowId> least_recently_used() const;
@@ -110,8 +115,8 @@ class Windows {
   [[nodiscard]] std::uint64_t mapped_pages() const { return mapped_pages_; }
 
  private:
-  [[nodiscard]] bool is_free(PageId page, Owner owner) const {
-    return page != kNoPage && home_.is_free(page, owner);
+  [[nodiscard]] bool is_free(PageId page, Reach reach) const {
+    return page != kNoPage && home_.is_free(page, reach);
   }
   // The places [begin, end) of a window, made at one time.
   struct Extent {
@@ -122,7 +127,7 @@ class Windows {
 
   /// A spot that touches the extent and lies before its end.
   [[nodiscard]] std::optional<WindowSpot> find_in(const Extent& extent, Unit size,
-                                                  Owner owner) const;
+                                                  Reach reach) const;
 
   const Home& home_;
   bool edge_sharing_;

@@ -1,8 +1,16 @@
 #include "allocator/stream/stream_ledger.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace gapless {
+namespace {
+
+// Events go on being recorded for so many epochs after one was wanted.
+constexpr Epoch kWantedFor = 256;
+// Events pending on a stream before the oldest are asked whether they are done.
+constexpr std::size_t kManyPending = 16;
+
+}  // namespace
 
 StreamLedger::~StreamLedger() {
   for (Stream& stream : streams_) {
@@ -11,15 +19,12 @@ StreamLedger::~StreamLedger() {
   for (const EventHandle event : spare_events_) driver_.event_destroy(device_, event);
 }
 
-Owner StreamLedger::look_up(StreamHandle handle) {
-  const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                  [&](const Stream& stream) { return stream.handle == handle; });
-  last_ = static_cast<Owner>(found - streams_.begin() + 1);
-  if (found == streams_.end()) {
-    streams_.emplace_back();
-    streams_.back().handle = handle;
-  }
-  return last_;
+void StreamLedger::add_stream() { streams_.resize(sets_.streams()); }
+
+Owner StreamLedger::with_use(Owner owner, StreamHandle stream) {
+  const Owner used = sets_.with(owner, stream);
+  add_stream();
+  return used;
 }
 
 DriverStatus StreamLedger::take_event(EventHandle& event) {
@@ -29,32 +34,120 @@ DriverStatus StreamLedger::take_event(EventHandle& event) {
   return DriverStatus::ok;
 }
 
-DriverStatus StreamLedger::close_epoch(Owner owner, bool force) {
-  Stream& stream = streams_[owner - 1U];
-  if (!stream.has_frees && !force) return DriverStatus::ok;
+void StreamLedger::join(std::vector<Epoch>& into, const std::vector<Epoch>& from) {
+  if (into.size() < from.size()) into.resize(from.size(), 0);
+  for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+DriverStatus StreamLedger::close_epoch(StreamIndex index, bool force) {
+  Stream& stream = streams_[index];
+  if (stream.last_free <= stream.covered && !force) return DriverStatus::ok;
   EventHandle event = 0;
   if (const DriverStatus status = take_event(event); status != DriverStatus::ok) return status;
-  if (const DriverStatus status = driver_.event_record(device_, event, stream.handle);
-      status != DriverStatus::ok) {
+  const DriverStatus status = driver_.event_record(device_, event, sets_.handle(index));
+  if (status != DriverStatus::ok) {
     spare_events_.push_back(event);
     return status;
   }
-  stream.pending.push_back({stream.open, event});
-  ++stream.open;
-  stream.has_frees = false;
+  stream.pending.push_back({now_, event, stream.after});
+  stream.covered = now_++;
   return DriverStatus::ok;
 }
 
-DriverStatus StreamLedger::poll_one(Owner owner, bool& changed) {
-  Stream& stream = streams_[owner - 1U];
+DriverStatus StreamLedger::end_epoch(StreamIndex index) {
+  const Stream& stream = streams_[index];
+  if (stream.wanted == 0 || now_ - stream.wanted > kWantedFor) {
+    ++now_;
+    return DriverStatus::ok;
+  }
+  if (stream.pending.size() >= kManyPending) (void)poll_one(index);
+  return close_epoch(index);
+}
+
+// --- coming after --------------------------------------------------------------------------------
+
+bool StreamLedger::is_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) const {
+  if (user == other || epoch <= streams_[other].completed) return true;
+  const std::vector<Epoch>& after = streams_[user].after;
+  return other < after.size() && epoch <= after[other];
+}
+
+bool StreamLedger::is_after(Owner user, Owner freed_by, Epoch epoch) const {
+  const StreamIndex stream = sets_.members(user).front();
+  return for_all_of(freed_by, [&](StreamIndex other) {
+    return is_after_stream(stream, other, wanted(other, epoch));
+  });
+}
+
+bool StreamLedger::ask_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) {
+  if (is_after_stream(user, other, epoch)) return true;
+  streams_[other].wanted = now_;
+  if (streams_[other].covered < epoch && close_epoch(other, true) != DriverStatus::ok) return false;
+  return poll_one(other) == DriverStatus::ok && is_after_stream(user, other, epoch);
+}
+
+bool StreamLedger::ask_after(Owner user, Owner freed_by, Epoch epoch) {
+  const StreamIndex stream = sets_.members(user).front();
+  return for_all_of(freed_by, [&](StreamIndex other) {
+    return ask_after_stream(stream, other, wanted(other, epoch));
+  });
+}
+
+DriverStatus StreamLedger::order_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) {
+  if (is_after_stream(user, other, epoch)) return DriverStatus::ok;
+  streams_[other].wanted = now_;
+  // Often it is done by now, and nobody has to wait.
+  if (const DriverStatus status = poll_one(other); status != DriverStatus::ok) return status;
+  if (is_after_stream(user, other, epoch)) return DriverStatus::ok;
+  if (streams_[other].covered < epoch) {
+    const DriverStatus status = close_epoch(other, true);
+    if (status != DriverStatus::ok) return status;
+  }
+  const std::deque<Pending>& pending = streams_[other].pending;
+  const auto enough = std::find_if(pending.begin(), pending.end(),
+                                   [&](const Pending& event) { return event.epoch >= epoch; });
+  const DriverStatus status = driver_.stream_wait_event(device_, sets_.handle(user), enough->event);
+  if (status != DriverStatus::ok) return status;
+  ++waits_;
+  Stream& stream = streams_[user];
+  join(stream.after, enough->after);
+  if (stream.after.size() <= other) stream.after.resize(std::size_t{other} + 1, 0);
+  stream.after[other] = std::max(stream.after[other], enough->epoch);
+  return status;
+}
+
+DriverStatus StreamLedger::order_after(Owner user, Owner freed_by, Epoch epoch) {
+  const StreamIndex stream = sets_.members(user).front();
+  DriverStatus status = DriverStatus::ok;
+  for_all_of(freed_by, [&](StreamIndex other) {
+    status = order_after_stream(stream, other, wanted(other, epoch));
+    return status == DriverStatus::ok;
+  });
+  return status;
+}
+
+// --- asking and waiting --------------------------------------------------------------------------
+
+DriverStatus StreamLedger::poll_one(StreamIndex index) {
+  Stream& stream = streams_[index];
   while (!stream.pending.empty()) {
     const DriverStatus status = driver_.event_query(device_, stream.pending.front().event);
     if (status == DriverStatus::not_ready) break;
     if (status != DriverStatus::ok) return status;
-    stream.completed = stream.pending.front().epoch;
-    spare_events_.push_back(stream.pending.front().event);
+    const Pending done = std::move(stream.pending.front());
     stream.pending.pop_front();
-    changed = true;
+    spare_events_.push_back(done.event);
+    stream.completed = std::max(stream.completed, done.epoch);
+    for (std::size_t i = 0; i < done.after.size(); ++i) {
+      streams_[i].completed = std::max(streams_[i].completed, done.after[i]);
+    }
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus StreamLedger::poll() {
+  for (StreamIndex stream = 0; stream < streams_.size(); ++stream) {
+    if (const DriverStatus status = poll_one(stream); status != DriverStatus::ok) return status;
   }
   return DriverStatus::ok;
 }
@@ -72,9 +165,10 @@ DriverStatus StreamLedger::finish() {
   for (Stream& stream : streams_) {
     for (const Pending& pending : stream.pending) spare_events_.push_back(pending.event);
     stream.pending.clear();
-    stream.completed = stream.open++;
-    stream.has_frees = false;
+    stream.completed = now_;
+    stream.covered = now_;
   }
+  ++now_;
   return DriverStatus::ok;
 }
 

@@ -1,28 +1,29 @@
-// StreamLedger: when memory freed on one stream may be used by another.
+// StreamLedger: in what order streams freed memory, and how one stream comes after another.
 //
-//   stream 1   free free free | free free | free          a free costs no event
-//   epoch      ...... 4 ..... | ... 5 ... | 6 (open)
-//   events               e4 done      e5 pending
-//                        -> frees of epoch <= 4 are good for every stream
+//   stream 1   free free free | free free |      free            a free makes no driver call
+//   stream 2       free       |           | free      free
+//   epoch      ...... 4 ..... | ... 5 ... | ....... 6 (open)     one count for all streams
+//   events                   e4 of 1     e5 of 1
 //
-// Each stream counts epochs. Memory it frees carries the epoch that is open; closing an epoch
-// records one event on the stream, which covers all frees before it. Same-stream reuse never asks;
-// another stream may use the memory once the epoch is completed. Queries are made only when asked
-// (poll), never on the fast path.
+// Memory that is freed carries the epoch that is open then: the host's order, by which its age is
+// told. An event that is recorded ends an epoch, and covers all that its stream freed so far.
+// Who wants memory that another stream freed comes after it: because that stream's event has
+// completed, or because it waited for it before, or by waiting now, on the device (order_after).
+// The host never waits here, except in finish().
 //
-// Streams are numbered from 1 in the order they were first seen: the Owner of heap/.
+// An event knows what its stream had waited for itself, so that one wait covers that too.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
 #include "allocator/driver/driver.h"
 #include "allocator/heap/block.h"
+#include "allocator/stream/stream_sets.h"
 
 namespace gapless {
-
-using Epoch = std::uint32_t;
 
 class StreamLedger {
  public:
@@ -31,64 +32,102 @@ class StreamLedger {
   StreamLedger(const StreamLedger&) = delete;
   StreamLedger& operator=(const StreamLedger&) = delete;
 
-  /// The number of a stream; a new one where it was not seen before.
+  /// The owner of what is allocated on that stream.
   Owner number_of(StreamHandle stream) {
-    if (last_ != 0 && streams_[last_ - 1U].handle == stream) return last_;
-    return look_up(stream);
+    const Owner owner = sets_.of_stream(stream);
+    if (sets_.streams() != streams_.size()) [[unlikely]]
+      add_stream();
+    return owner;
   }
-  [[nodiscard]] StreamHandle handle_of(Owner owner) const { return streams_[owner - 1U].handle; }
+  /// The owner of a block that is used on `stream` too.
+  Owner with_use(Owner owner, StreamHandle stream);
+  /// The stream that the owner's blocks were allocated on.
+  [[nodiscard]] StreamHandle handle_of(Owner owner) const {
+    return sets_.handle(sets_.members(owner).front());
+  }
+  [[nodiscard]] const StreamSets& sets() const { return sets_; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
+  /// Whether more than one stream is in use: else nothing here matters.
+  [[nodiscard]] bool several() const { return streams_.size() > 1; }
 
-  /// The epoch that a free on that stream belongs to; notes that there was one.
-  Epoch open_epoch(Owner owner) {
-    Stream& stream = streams_[owner - 1U];
-    stream.has_frees = true;
-    return stream.open;
+  /// The epoch that is open.
+  [[nodiscard]] Epoch now() const { return now_; }
+  /// A block of that owner is freed now; the epoch it is freed in.
+  Epoch note_free(Owner owner) {
+    for (const StreamIndex stream : sets_.members(owner)) streams_[stream].last_free = now_;
+    return now_;
   }
-  /// Everything freed in this epoch of the stream and before is good for all streams.
-  [[nodiscard]] Epoch completed(Owner owner) const { return streams_[owner - 1U].completed; }
+  /// Everything the stream freed in this epoch and before is known to be done.
+  [[nodiscard]] Epoch completed(StreamIndex stream) const { return streams_[stream].completed; }
 
-  /// Records an event for the open epoch, unless nothing was freed in it. `force`: even then.
-  DriverStatus close_epoch(Owner owner, bool force = false);
-  /// Asks the pending events; calls settled(owner, completed epoch) where one completed.
-  template <class F>
-  DriverStatus poll(F&& settled) {
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      const auto owner = static_cast<Owner>(i + 1);
-      bool changed = false;
-      const DriverStatus status = poll_one(owner, changed);
-      if (changed) settled(owner, streams_[i].completed);
-      if (status != DriverStatus::ok) return status;
-    }
-    return DriverStatus::ok;
-  }
+  /// Records an event on the stream, unless all it freed is covered by one. `force`: even then.
+  DriverStatus close_epoch(StreamIndex stream, bool force = false);
+  /// Ends the epoch where the stream has freed enough for one; with an event while others use what
+  /// it freed, so that they need not wait for more than that.
+  DriverStatus end_epoch(StreamIndex stream);
+  /// Whether all that the stream will be given from now on comes after what `freed_by` (kAnyone:
+  /// any stream) freed in `epoch` and before, as far as is known without asking.
+  [[nodiscard]] bool is_after(Owner user, Owner freed_by, Epoch epoch) const;
+  /// The same, asking the events; records one where there is none yet to be asked.
+  bool ask_after(Owner user, Owner freed_by, Epoch epoch);
+  /// Makes it so, by a wait on the device where nothing else does.
+  DriverStatus order_after(Owner user, Owner freed_by, Epoch epoch);
+  /// Asks the events that are pending.
+  DriverStatus poll();
   /// Whether any event is pending.
   [[nodiscard]] bool pending() const;
-  /// Waits for the device: the host stalls, and all epochs so far are completed.
+  /// Waits for the device: the host stalls, and all that was freed so far is done.
   DriverStatus finish();
+
+  /// Device-side waits made.
+  [[nodiscard]] std::uint64_t waits() const { return waits_; }
 
  private:
   struct Pending {
-    Epoch epoch;
+    Epoch epoch;  // what the stream freed up to here is covered
     EventHandle event;
+    std::vector<Epoch> after;  // by stream: what the event comes after, too
   };
   struct Stream {
-    StreamHandle handle = 0;
-    Epoch open = 1;
+    Epoch last_free = 0;
+    Epoch covered = 0;  // by the last event recorded
     Epoch completed = 0;
-    bool has_frees = false;
+    Epoch wanted = 0;          // when another stream last used what it freed; 0: never
+    std::vector<Epoch> after;  // by stream: what its work comes after by waits on the device
     std::deque<Pending> pending;
   };
 
-  Owner look_up(StreamHandle stream);
-  DriverStatus poll_one(Owner owner, bool& changed);
+  void add_stream();
+  /// Calls f(stream) for the streams of an owner, for all where that is anyone, while it is true.
+  template <class F>
+  bool for_all_of(Owner owner, F&& f) const {
+    if (owner != kAnyone) {
+      const auto members = sets_.members(owner);
+      return std::all_of(members.begin(), members.end(), f);
+    }
+    for (StreamIndex stream = 0; stream < streams_.size(); ++stream) {
+      if (!f(stream)) return false;
+    }
+    return true;
+  }
+  /// What of the stream's frees `epoch` stands for: not more than there were.
+  [[nodiscard]] Epoch wanted(StreamIndex stream, Epoch epoch) const {
+    return std::min(streams_[stream].last_free, epoch);
+  }
+  [[nodiscard]] bool is_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) const;
+  DriverStatus order_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
+  bool ask_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
+  DriverStatus poll_one(StreamIndex stream);
   DriverStatus take_event(EventHandle& event);
+  static void join(std::vector<Epoch>& into, const std::vector<Epoch>& from);
 
   Driver& driver_;
   DeviceIndex device_;
+  StreamSets sets_;
   std::vector<Stream> streams_;
   std::vector<EventHandle> spare_events_;
-  Owner last_ = 0;
+  Epoch now_ = 1;  // 0: never used, good for everyone
+  std::uint64_t waits_ = 0;
 };
 
 }  // namespace gapless

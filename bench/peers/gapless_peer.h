@@ -19,6 +19,9 @@ class GaplessPeer final : public Peer {
     return status == Status::ok ? address : 0;
   }
   void free(DeviceAddress address) override { (void)allocator_.free(address); }
+  void record_stream(DeviceAddress address, StreamHandle stream) override {
+    (void)allocator_.record_stream(address, stream);
+  }
   [[nodiscard]] std::uint64_t reserved_bytes() const override {
     return static_cast<std::uint64_t>(allocator_.statistics().reserved_bytes.all.current);
   }

@@ -20,6 +20,8 @@ class Peer {
   /// An address for at least `bytes` bytes, or 0 where it does not fit.
   virtual DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint8_t pool) = 0;
   virtual void free(DeviceAddress address) = 0;
+  /// The live block at `address` is used on that stream too.
+  virtual void record_stream(DeviceAddress address, StreamHandle stream) = 0;
   [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
   [[nodiscard]] virtual std::uint64_t peak_reserved_bytes() const = 0;
 };

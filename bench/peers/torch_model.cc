@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "allocator/base/bytes.h"
 
@@ -45,6 +46,10 @@ TorchModel::TorchModel(Driver& driver, DeviceIndex device, bool expandable)
 }
 
 TorchModel::~TorchModel() {
+  for (auto& [stream, queue] : pending_) {
+    for (; !queue.empty(); queue.pop_front()) settle(queue.front());
+  }
+  for (const EventHandle event : spare_events_) driver_.event_destroy(device_, event);
   // What is live goes with the model; the driver must get everything back.
   for (const auto& [address, block] : live_) {
     block->allocated = false;
@@ -88,6 +93,7 @@ TorchModel::Pool& TorchModel::pool_for(std::uint64_t bytes, std::uint8_t id) {
 // --- requests ----------------------------------------------------------------------------------
 
 DeviceAddress TorchModel::alloc(std::uint64_t requested, StreamHandle stream, std::uint8_t id) {
+  process_events();
   const std::uint64_t bytes = round_size(requested);
   Pool& pool = pool_for(bytes, id);
   Block* block = take_free(pool, bytes, stream);
@@ -150,6 +156,44 @@ void TorchModel::free(DeviceAddress address) {
   const auto found = live_.find(address);
   Block* block = found->second;
   live_.erase(found);
+  for (const StreamHandle stream : std::exchange(block->uses, {})) {
+    EventHandle event = 0;
+    if (spare_events_.empty()) {
+      driver_.event_create(device_, event);
+    } else {
+      event = spare_events_.back();
+      spare_events_.pop_back();
+    }
+    driver_.event_record(device_, event, stream);
+    ++block->events;
+    pending_[stream].push_back({event, block});
+  }
+  if (block->events == 0) make_free(block);
+}
+
+void TorchModel::record_stream(DeviceAddress address, StreamHandle stream) {
+  Block* block = live_.at(address);
+  if (stream == block->stream) return;
+  std::vector<StreamHandle>& uses = block->uses;
+  if (std::find(uses.begin(), uses.end(), stream) == uses.end()) uses.push_back(stream);
+}
+
+void TorchModel::process_events() {
+  for (auto& [stream, queue] : pending_) {
+    while (!queue.empty() &&
+           driver_.event_query(device_, queue.front().event) != DriverStatus::not_ready) {
+      settle(queue.front());
+      queue.pop_front();
+    }
+  }
+}
+
+void TorchModel::settle(const Pending& pending) {
+  spare_events_.push_back(pending.event);
+  if (--pending.block->events == 0) make_free(pending.block);
+}
+
+void TorchModel::make_free(Block* block) {
   block->allocated = false;
   absorb(block, block->prev);
   absorb(block, block->next);
@@ -276,7 +320,12 @@ bool TorchModel::map_block(Block* block, std::uint64_t bytes) {
 }
 
 void TorchModel::release_cached() {
-  // PyTorch waits for outstanding events here; a replay has none (no record_stream).
+  for (auto& [stream, queue] : pending_) {
+    for (; !queue.empty(); queue.pop_front()) {
+      driver_.event_synchronize(device_, queue.front().event);
+      settle(queue.front());
+    }
+  }
   for (const bool small : {false, true}) {
     for (auto& [id, pool] : pools_) {
       if (pool->small != small) continue;

@@ -6,11 +6,13 @@
 //   large pool             segments of 20 MiB, or of   | d        | hole  |   split only if more
 //                          the request from 10 MiB on    than 1 MiB remains
 //
-// Blocks are reused on the stream they were made for only, by best fit (then lowest address).
+// Blocks are reused on the stream they were made for only, by best fit (then lowest address). One
+// that other streams used (record_stream) waits for an event on each of them first.
 // Expandable: one long range of addresses per stream and pool, mapped in steps of 2 or 20 MiB at
 // its end, every remainder from 512 B on split off.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -28,6 +30,7 @@ class TorchModel final : public Peer {
 
   DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint8_t pool) override;
   void free(DeviceAddress address) override;
+  void record_stream(DeviceAddress address, StreamHandle stream) override;
   [[nodiscard]] std::uint64_t reserved_bytes() const override { return reserved_; }
   [[nodiscard]] std::uint64_t peak_reserved_bytes() const override { return peak_reserved_; }
 
@@ -44,6 +47,12 @@ class TorchModel final : public Peer {
     Block* next = nullptr;
     bool allocated = false;
     bool mapped = true;
+    std::vector<StreamHandle> uses;  // record_stream: other streams that use it
+    std::uint32_t events = 0;        // recorded at its free and not completed yet
+  };
+  struct Pending {
+    EventHandle event = 0;
+    Block* block = nullptr;
   };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const;
@@ -65,6 +74,11 @@ class TorchModel final : public Peer {
     std::uint64_t mapped_steps = 0;
   };
 
+  /// Blocks whose events have completed become free.
+  void process_events();
+  /// The block's event has completed; it is free when that was the last one.
+  void settle(const Pending& pending);
+  void make_free(Block* block);
   Pool& pool_for(std::uint64_t bytes, std::uint8_t id);
   Block* take_free(Pool& pool, std::uint64_t bytes, StreamHandle stream);
   Block* new_segment(Pool& pool, std::uint64_t bytes, StreamHandle stream);
@@ -88,6 +102,8 @@ class TorchModel final : public Peer {
   std::map<std::pair<std::uint8_t, bool>, std::unique_ptr<Pool>> pools_;
   std::vector<std::unique_ptr<Range>> ranges_;
   std::unordered_map<DeviceAddress, Block*> live_;
+  std::map<StreamHandle, std::deque<Pending>> pending_;
+  std::vector<EventHandle> spare_events_;
   std::uint64_t reserved_ = 0;
   std::uint64_t peak_reserved_ = 0;
 };

@@ -10,6 +10,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/cuda/PeerToPeerAccess.h>
 
 #include "allocator/trace/load.h"
@@ -39,6 +40,13 @@ class TorchPeer final : public Peer {
   }
   void free(DeviceAddress address) override {
     allocator_.raw_delete(reinterpret_cast<void*>(address));
+  }
+  void record_stream(DeviceAddress address, StreamHandle stream) override {
+    void* const at = reinterpret_cast<void*>(address);
+    c10::DataPtr data(at, at, allocator_.raw_deleter(), c10::Device(c10::kCUDA, 0));
+    allocator_.recordStream(
+        data, c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(stream), 0));
+    (void)data.release_context();
   }
   [[nodiscard]] std::uint64_t reserved_bytes() const override { return reserved().current; }
   [[nodiscard]] std::uint64_t peak_reserved_bytes() const override { return reserved().peak; }

@@ -25,7 +25,8 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 
 class FaultSweep : public ::testing::TestWithParam<Variant> {};
 
-// The scenario: growth, holes, windows made, extended, repaired and evicted, a second stream, trim.
+// The scenario: growth, holes, windows made, extended, repaired and evicted, a second stream that
+// shares memory and blocks with the first, trim.
 class Scenario {
  public:
   explicit Scenario(bool vmm)
@@ -48,10 +49,11 @@ class Scenario {
     free(window);
     const DeviceAddress extended = alloc(8 * MiB, 0);
     free(extended);
+    churn(1);
     const DeviceAddress other = alloc(5 * MiB, side_);
     gpu_.advance(1000000);
     free(other);
-    churn();
+    churn(3);
     free(hole);
     trim(20 * MiB);
     const DeviceAddress again = alloc(19 * MiB, 0);
@@ -61,14 +63,19 @@ class Scenario {
     trim(0);
   }
 
-  // Blocks of ever new sizes, with others in the way of the windows there are.
-  void churn() {
+  // Blocks of ever new sizes, with others in the way of the windows there are; with several streams
+  // each second block is the side stream's, and each third is used by the other stream too.
+  void churn(int streams) {
     std::minstd_rand random(7);
     std::vector<DeviceAddress> live;
-    for (int i = 0; i < 40; ++i) {
-      live.push_back(alloc(MiB + random() % (7 * MiB), 0));
-      gpu_.advance(1000000);
-      if (live.size() < 5) continue;
+    for (int i = 0; i < (streams > 1 ? 40 : 100); ++i) {
+      const StreamHandle stream = streams > 1 && i % 2 == 1 ? side_ : 0;
+      live.push_back(alloc(MiB + random() % (7 * MiB), stream));
+      if (streams > 1 && i % 3 == 1 && live.back() != 0) {
+        EXPECT_EQ(allocator_->record_stream(live.back(), stream == 0 ? side_ : 0), Status::ok);
+      }
+      gpu_.advance(streams > 1 ? 100 : 1000000);
+      if (live.size() < 8) continue;
       const std::size_t leaving = random() % live.size();
       free(std::exchange(live[leaving], live.back()));
       live.pop_back();
@@ -85,6 +92,7 @@ class Scenario {
     ASSERT_EQ(allocator_->free(address), Status::ok);
     allocator_->validate();
     windows_ = allocator_->counters().windows;
+    waits_ = allocator_->counters().waits;
     allocator_.reset();
     EXPECT_EQ(gpu_.leaks(), "");
     EXPECT_EQ(gpu_.used_bytes(0), 0U);
@@ -93,6 +101,7 @@ class Scenario {
 
   FaultyDriver& driver() { return driver_; }
   [[nodiscard]] WindowCounters windows() const { return windows_; }
+  [[nodiscard]] std::uint64_t waits() const { return waits_; }
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
 
  private:
@@ -135,6 +144,7 @@ class Scenario {
   StreamHandle side_ = 0;
   std::unique_ptr<DeviceAllocator> allocator_;
   std::uint64_t refused_ = 0;
+  std::uint64_t waits_ = 0;
   WindowCounters windows_;
 };
 
@@ -149,6 +159,7 @@ TEST(FaultScenario, ReachesAllThatCallsADriver) {
   EXPECT_GT(windows.repaired, 0U);
   EXPECT_GT(windows.evicted, 0U);
   EXPECT_GT(windows.hits, 0U);
+  EXPECT_GT(scenario.waits(), 0U);
 }
 
 TEST_P(FaultSweep, EveryCallOfEveryKind) {

@@ -126,7 +126,7 @@ TEST_P(Model, HoldsInLongRuns) {
   const std::vector<std::uint64_t>& counts = tally.operations;
   // A run that never trims or never fails a call would prove less than it seems to.
   constexpr const char* kNames[] = {"alloc", "free",      "touch",     "advance", "sync",
-                                    "trim",  "set_limit", "fail_next", "report"};
+                                    "trim",  "set_limit", "fail_next", "report",  "use_on"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -143,6 +143,9 @@ TEST_P(Model, HoldsInLongRuns) {
   EXPECT_GT(counts[5], 0U);
   if (GetParam().style.faults) {
     EXPECT_GT(counts[7], 0U);
+  }
+  if (GetParam().style.streams > 1) {
+    EXPECT_GT(counts[9], sum / 100);
   }
   if (GetParam().machine.has_vmm && GetParam().machine.allocator.windows) {
     EXPECT_GT(windows.made, 0U);

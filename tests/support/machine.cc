@@ -36,10 +36,18 @@ Machine::Machine(const MachineOptions& options)
   allocator_.emplace(faulty_, 0, properties, options.allocator);
 }
 
-std::string Machine::launch(const Live& block, std::uint32_t duration_us) {
+std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t duration_us) {
+  if (block.last_user != stream) {  // the program's own order
+    EventHandle event = 0;
+    gpu_.event_create(0, event);
+    gpu_.event_record(0, event, streams_[block.last_user]);
+    gpu_.stream_wait_event(0, streams_[stream], event);
+    gpu_.event_destroy(0, event);
+    block.last_user = stream;
+  }
   const simgpu::Access access{block.address, block.requested, true};
   const DriverStatus status =
-      gpu_.launch(0, streams_[block.stream], std::uint64_t{duration_us} * 1000, {&access, 1});
+      gpu_.launch(0, streams_[stream], std::uint64_t{duration_us} * 1000, {&access, 1});
   return status == DriverStatus::ok ? "" : "a kernel cannot touch its block";
 }
 
@@ -78,8 +86,9 @@ std::string Machine::apply(const Alloc& op) {
   allocated_ += block.bytes;
   requested_ += block.requested;
   peak_allocated_ = std::max(peak_allocated_, allocated_);
+  block.last_user = block.stream;
   live_.push_back(std::move(block));
-  return launch(live_.back(), 20);
+  return launch(live_.back(), live_.back().stream, 20);
 }
 
 std::string Machine::free(std::size_t index) {
@@ -129,7 +138,23 @@ std::string Machine::apply(const Free& op) {
 }
 
 std::string Machine::apply(const Touch& op) {
-  return live_.empty() ? "" : launch(live_[op.block % live_.size()], op.duration_us);
+  if (live_.empty()) return "";
+  Live& block = live_[op.block % live_.size()];
+  return launch(block, block.stream, op.duration_us);
+}
+
+std::string Machine::apply(const UseOn& op) {
+  if (live_.empty()) return "";
+  Live& block = live_[op.block % live_.size()];
+  const auto user = op.stream % static_cast<std::uint32_t>(streams_.size());
+  const std::string wrong = launch(block, user, op.duration_us);
+  if (!wrong.empty()) return wrong;
+  if (allocator_->record_stream(block.address, streams_[user]) != Status::ok) {
+    return "record_stream failed";
+  }
+  return allocator_->record_stream(block.address + 1, streams_[user]) == Status::invalid_argument
+             ? ""
+             : "record_stream took an address that is no block's";
 }
 
 std::string Machine::apply(const Advance& op) {

@@ -55,13 +55,15 @@ class Machine {
     DeviceAddress address = 0;
     std::uint64_t bytes = 0;
     std::uint64_t requested = 0;
-    std::uint32_t stream = 0;
+    std::uint32_t stream = 0;     // allocated on
+    std::uint32_t last_user = 0;  // the stream whose kernel used it last
     std::vector<simgpu::PhysicalRange> ranges;
   };
 
   std::string apply(const Alloc& op);
   std::string apply(const Free& op);
   std::string apply(const Touch& op);
+  std::string apply(const UseOn& op);
   std::string apply(const Advance& op);
   std::string apply(const SyncStream& op);
   std::string apply(const Trim& op);
@@ -69,7 +71,8 @@ class Machine {
   std::string apply(const FailNext& op);
   std::string apply(const Report& op);
   std::string free(std::size_t index);
-  std::string launch(const Live& block, std::uint32_t duration_us);
+  /// A kernel of that stream writes the block, after its last user.
+  std::string launch(Live& block, std::uint32_t stream, std::uint32_t duration_us);
   std::string check_statistics();
 
   MachineOptions options_;

@@ -13,6 +13,9 @@ struct Printer {
   std::string operator()(const Touch& op) const {
     return fmt::format("Touch{{{}, {}}}", op.block, op.duration_us);
   }
+  std::string operator()(const UseOn& op) const {
+    return fmt::format("UseOn{{{}, {}, {}}}", op.block, op.stream, op.duration_us);
+  }
   std::string operator()(const Advance& op) const { return fmt::format("Advance{{{}}}", op.us); }
   std::string operator()(const SyncStream& op) const {
     return fmt::format("SyncStream{{{}}}", op.stream);
@@ -52,6 +55,9 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (dice < 18) return Report{below(4) == 0};
   if (dice < 60) return Advance{static_cast<std::uint32_t>(below(400))};
   if (dice < 70) return SyncStream{stream};
+  if (dice < 110 && style.streams > 1) {
+    return UseOn{any, stream, static_cast<std::uint32_t>(below(200))};
+  }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
   // Around the target, as likely to grow as to shrink; phases of growth and of decay come of
   // themselves.
@@ -98,6 +104,8 @@ std::vector<Op> ops_of_bytes(const std::uint8_t* data, std::size_t size,
         ops.emplace_back(Touch{a << 8 | b, stream * 16});
         break;
       case 6:
+        ops.emplace_back(UseOn{a << 8 | b, stream, b * 2});
+        break;
       case 7:
       case 8:
       case 9:

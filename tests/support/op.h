@@ -26,6 +26,11 @@ struct Touch {  // a kernel that writes all of a live block, on the block's own 
   std::uint32_t block = 0;
   std::uint32_t duration_us = 0;
 };
+struct UseOn {  // another stream uses a live block, after its own has: record_stream
+  std::uint32_t block = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t duration_us = 0;
+};
 struct Advance {  // the host is busy with something else
   std::uint32_t us = 0;
 };
@@ -46,7 +51,8 @@ struct Report {  // statistics, report and their resets
   bool reset = false;
 };
 
-using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report>;
+using Op =
+    std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report, UseOn>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);

@@ -10,7 +10,6 @@
 #include "allocator/device/options.h"
 #include "allocator/device/statistics.h"
 #include "allocator/driver/counting_driver.h"
-#include "allocator/stream/stream_ledger.h"
 #include "simgpu/sim_driver.h"
 
 namespace gapless {
@@ -134,45 +133,6 @@ TEST(Statistics, ReservedIsSharedOutByPool) {
   EXPECT_EQ(found.reserved_bytes.large_pool.current, static_cast<std::int64_t>(9 * MiB));
   EXPECT_EQ(found.reserved_bytes.all.current, static_cast<std::int64_t>(10 * MiB));
   EXPECT_EQ(found.inactive_split_bytes.all.current, static_cast<std::int64_t>(5 * MiB));
-}
-
-// --- streams -------------------------------------------------------------------------------------
-
-TEST(StreamLedger, EpochsCompleteInOrder) {
-  simgpu::SimDriver gpu;
-  StreamHandle handles[2] = {};
-  for (StreamHandle& handle : handles) gpu.stream_create(0, handle);
-  {
-    StreamLedger ledger(gpu, 0);
-    const Owner one = ledger.number_of(handles[0]);
-    const Owner two = ledger.number_of(handles[1]);
-    EXPECT_NE(one, two);
-    EXPECT_EQ(ledger.number_of(handles[0]), one);
-    EXPECT_EQ(ledger.handle_of(two), handles[1]);
-    const Epoch first = ledger.open_epoch(one);
-    gpu.launch(0, handles[0], 1000, {});
-    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);
-    const Epoch second = ledger.open_epoch(one);
-    EXPECT_GT(second, first);
-    gpu.launch(0, handles[0], 1000, {});
-    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);
-    EXPECT_EQ(ledger.close_epoch(one), DriverStatus::ok);  // nothing freed: no event
-    EXPECT_TRUE(ledger.pending());
-    gpu.advance(1000);
-    std::vector<std::pair<Owner, Epoch>> settled;
-    const auto note = [&](Owner owner, Epoch epoch) { settled.emplace_back(owner, epoch); };
-    EXPECT_EQ(ledger.poll(note), DriverStatus::ok);
-    EXPECT_THAT(settled, ElementsAre(std::pair{one, first}));
-    gpu.advance(1000);
-    EXPECT_EQ(ledger.poll(note), DriverStatus::ok);
-    EXPECT_EQ(ledger.completed(one), second);
-    EXPECT_FALSE(ledger.pending());
-    const Epoch third = ledger.open_epoch(two);
-    EXPECT_EQ(ledger.finish(), DriverStatus::ok);
-    EXPECT_GE(ledger.completed(two), third);
-  }
-  EXPECT_EQ(gpu.leaks(), "");  // events are given back
-  EXPECT_THAT(gpu.violations(), IsEmpty());
 }
 
 // --- the device allocator
@@ -418,47 +378,6 @@ TEST_F(Device, PageSizeIsAnOption) {
   alloc(1);
   EXPECT_EQ(reserved(), 8 * MiB);
   EXPECT_EQ(counting->counts().of(DriverCall::mem_create), 1U);
-}
-
-TEST_F(Device, OtherStreamsWaitForACompletedEvent) {
-  Options options;
-  options.slack = 0;
-  start(options);
-  StreamHandle side = 0;
-  gpu->stream_create(0, side);
-  const DeviceAddress a = alloc(4 * MiB);
-  const simgpu::Access work{a, 4 * MiB, true};
-  gpu->launch(0, 0, 1000000, {&work, 1});
-  free(a);
-  EXPECT_EQ(alloc(4 * MiB), a);  // its own stream at once
-  gpu->launch(0, 0, 1000000, {&work, 1});
-  free(a);
-  const DeviceAddress b = alloc(4 * MiB, side);  // still running: new memory instead
-  EXPECT_NE(b, a);
-  EXPECT_EQ(reserved(), 8 * MiB);
-  gpu->advance(10000000);
-  const DeviceAddress c = alloc(4 * MiB, side);
-  EXPECT_EQ(c, a);
-  const simgpu::Access other{c, 4 * MiB, true};
-  gpu->launch(0, side, 1000, {&other, 1});
-  EXPECT_EQ(counting->counts().host_syncs(), 0U);
-  free(b);
-  free(c);
-}
-
-TEST_F(Device, FinishesPendingWorkRatherThanFail) {
-  Options options;
-  start(options, 8 * MiB);
-  StreamHandle side = 0;
-  gpu->stream_create(0, side);
-  const DeviceAddress a = alloc(8 * MiB);
-  const simgpu::Access work{a, 8 * MiB, true};
-  gpu->launch(0, 0, 1000000, {&work, 1});
-  free(a);
-  const DeviceAddress b = alloc(8 * MiB, side);
-  EXPECT_EQ(b, a);
-  EXPECT_EQ(allocator->statistics().num_alloc_retries, 1);
-  free(b);
 }
 
 TEST_F(Device, WorksWithoutVmm) {

@@ -1,0 +1,225 @@
+// DeviceHeap with several streams in use: who may have whose memory, and when.
+//
+//   own memory, then anyone's        come after those who used it (mostly done long ago)
+//   new memory                       within the slack, then within the budget for streams
+//   others' memory, oldest first     come after those who freed it, on the device
+//
+// Which memory is taken is decided by the order in which the program asked and freed, never by what
+// happens to be done by now: a program that repeats itself meets the same choices, whatever the
+// device's pace. What is done already only spares the wait.
+#include <algorithm>
+#include <numeric>
+
+#include "allocator/device/device_heap.h"
+
+namespace gapless {
+namespace {
+
+// An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
+// shorter waits and more events. Measured, docs/measurements.md.
+constexpr std::uint64_t kEpochsPerMemory = 64;
+// Memory that nobody used for so many epochs is anyone's.
+constexpr Epoch kOldAfter = 64;
+// Of the age at which others' memory suffices, the part by which younger memory is taken too.
+constexpr Epoch kYoungerBy = 4;
+
+}  // namespace
+
+void DeviceHeap::note_streams() {
+  if (open_units_.empty()) home_.tell_streams_apart(streams_.now());
+  open_units_.resize(streams_.streams(), 0);
+  largest_.resize(streams_.streams(), 0);
+}
+
+DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) {
+  const Owner freed_by = blocks_[hole].owner;
+  if (freed_by == owner) return DriverStatus::ok;
+  return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
+}
+
+DriverStatus DeviceHeap::come_after(Owner owner, const std::vector<UnitRange>& ranges) {
+  for (const UnitRange& range : ranges) {
+    DriverStatus status = DriverStatus::ok;
+    home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
+      if (status == DriverStatus::ok) status = come_after(owner, hole, part);
+    });
+    if (status != DriverStatus::ok) return status;
+  }
+  return DriverStatus::ok;
+}
+
+bool DeviceHeap::is_done(Owner owner, BlockId hole, UnitRange range) {
+  const Owner freed_by = blocks_[hole].owner;
+  return freed_by == owner || streams_.ask_after(owner, freed_by, home_.freed_in(hole, range));
+}
+
+bool DeviceHeap::is_done(Owner owner, const std::vector<UnitRange>& ranges) {
+  bool done = true;
+  for (const UnitRange& range : ranges) {
+    home_.for_each_part(
+        range, [&](BlockId hole, UnitRange part) { done = done && is_done(owner, hole, part); });
+  }
+  return done;
+}
+
+DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, Owner owner) {
+  if (streams_.several()) {
+    last_driver_status_ = come_after(owner, fit.hole, {fit.begin, size});
+    if (last_driver_status_ != DriverStatus::ok) return failure();
+  }
+  return in_hole(fit, size);
+}
+
+DeviceHeap::Placed DeviceHeap::place_among_streams(Fit fit, Unit size, Owner owner,
+                                                   const Demand& demand) {
+  if (open_units_.size() != streams_.streams()) {
+    note_streams();
+    fit = home_.fit(size, owner);
+  }
+  const StreamIndex stream = streams_.sets().members(owner).front();
+  largest_[stream] = std::max(largest_[stream], size);
+  // What is smaller than a page is one stream's own business.
+  const bool recalls = size >= page_units_;
+  if (recalls) {
+    if (const auto placed = place_as_before(size, owner)) return *placed;
+  }
+  Placed placed;
+  if (fit.hole != 0) {
+    if (blocks_[fit.hole].owner == owner) note_reuse(owner, size);
+    placed = in_hole_of_any(fit, size, owner);
+  }
+  if (placed.block == 0) placed = place_after_miss(size, owner, demand);
+  if (recalls && placed.status == Status::ok) remember(placed);
+  return placed;
+}
+
+void DeviceHeap::note_reuse(Owner owner, Unit size) {
+  std::uint64_t& open = open_units_[streams_.sets().members(owner).front()];
+  open -= std::min<std::uint64_t>(open, size);
+}
+
+std::optional<DeviceHeap::Placed> DeviceHeap::place_as_before(Unit size, Owner owner) {
+  const Place* const before = recall_.follow(owner, size);
+  if (before == nullptr) return {};
+  const Place place = *before;
+  const WindowSpot& spot = place.spot;
+  const bool in_home = place.window_address == 0;
+  if (!in_home && !mapper_.is_there(spot.window, place.window_address)) return {};
+  const auto is_free = [&](Reach reach) {
+    return in_home ? home_.is_free({spot.begin, spot.size}, reach)
+                   : mapper_.windows().is_free(spot, reach);
+  };
+  const Epoch now = streams_.now();
+  if (!is_free({owner, now})) return {};
+  if (is_free(owner)) {
+    note_reuse(owner, size);
+  } else {
+    const Epoch oldest = home_.epoch_needed(size, owner).value_or(now);
+    const Epoch enough = std::max<Epoch>(1, oldest + (now - oldest) / kYoungerBy);
+    const auto ranges = in_home ? std::vector<UnitRange>{{spot.begin, spot.size}}
+                                : mapper_.windows().home_ranges(spot);
+    if (!is_free({owner, enough}) && !is_done(owner, ranges)) return {};
+  }
+  const Placed placed = in_home
+                            ? in_hole_of_any({home_.hole_at(spot.begin), spot.begin}, size, owner)
+                            : in_window(spot, owner);
+  if (placed.status != Status::ok) return {};
+  recall_.note(place);
+  return placed;
+}
+
+void DeviceHeap::remember(const Placed& placed) {
+  const Block& block = blocks_[placed.block];
+  if (block.state == BlockState::window) {
+    recall_.note({mapper_.windows().at(block.prev).address, {block.prev, block.begin, block.size}});
+  } else {
+    recall_.note({0, {0, block.begin, block.size}});
+  }
+}
+
+std::optional<DeviceHeap::Placed> DeviceHeap::place_in_others(
+    Unit size, Owner owner, const Demand& demand, const std::optional<PageRange>& growth) {
+  if (options_.cross_stream == CrossStream::never) return {};
+  const Reach reach = reach_for(size, owner);
+  bool may_wait = options_.cross_stream == CrossStream::wait;
+  const auto may_take = [&](bool done) {
+    if (done || may_wait) return true;
+    may_wait =
+        options_.cross_stream == CrossStream::budget && over_budget(size, owner, growth, demand);
+    return may_wait;
+  };
+  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
+    if (!may_take(is_done(owner, fit.hole, {fit.begin, size}))) return {};
+    return in_hole_of_any(fit, size, owner);
+  }
+  if (!use_windows()) return {};
+  if (const auto spot = mapper_.find(size, reach)) {
+    if (!may_take(is_done(owner, mapper_.windows().home_ranges(*spot)))) return {};
+    return in_window(*spot, owner);
+  }
+  if (mapper_.plan(size, owner).missing == 0) return {};  // its own memory is enough
+  const WindowPlan plan = mapper_.plan(size, reach);
+  std::vector<UnitRange> pages;
+  for (const WindowPlan::Fill& fill : plan.fills) {
+    if (fill.page != kNoPage && home_.is_free(fill.page, reach)) {
+      pages.push_back({fill.page * page_units_, page_units_});
+    }
+  }
+  if (plan.missing != 0 && !may_wait && !over_budget(size, owner, growth, demand)) return {};
+  if (!may_take(is_done(owner, pages))) return {};
+  return map_window_or_grow(size, reach, demand, growth);
+}
+
+void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
+  if (open_units_.size() != streams_.streams()) note_streams();
+  const std::uint64_t size = blocks_[block].size;
+  free_block(block, owner);
+  const Epoch before = streams_.now();
+  for (const StreamIndex stream : streams_.sets().members(owner)) {
+    open_units_[stream] += size;
+    if (open_units_[stream] * kUnitBytes * kEpochsPerMemory < reserved_bytes()) continue;
+    // A stream the program has destroyed refuses; who wants its memory waits for the device then.
+    (void)streams_.end_epoch(stream);
+    open_units_[stream] = 0;
+  }
+  if (streams_.now() != before) age();
+}
+
+void DeviceHeap::age() {
+  const Epoch now = streams_.now();
+  if (now <= kOldAfter) return;
+  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
+    home_.settle(static_cast<Owner>(owner), now - kOldAfter);
+  }
+}
+
+std::uint64_t DeviceHeap::stream_budget_bytes(std::uint64_t peak_bytes) const {
+  const auto sum = std::accumulate(largest_.begin(), largest_.end(), std::uint64_t{0});
+  const Unit largest = largest_.empty() ? 0 : *std::max_element(largest_.begin(), largest_.end());
+  const double share = static_cast<double>(peak_bytes) * options_.stream_budget / 100;
+  return std::min(static_cast<std::uint64_t>(share), (sum - largest) * kUnitBytes);
+}
+
+bool DeviceHeap::over_budget(Unit size, Owner owner, const std::optional<PageRange>& growth,
+                             const Demand& demand) const {
+  std::uint64_t missing = growth ? growth->count : UINT64_MAX / page_bytes_;
+  if (use_windows()) {
+    missing = std::min<std::uint64_t>(missing, mapper_.plan(size, owner).missing);
+  }
+  if (missing == 0) return false;
+  if (!room_for(missing)) return true;
+  const std::uint64_t allowed =
+      std::max(growth_allowance(demand.peak_bytes),
+               demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
+  return reserved_bytes() + missing * page_bytes_ > allowed;
+}
+
+Reach DeviceHeap::reach_for(Unit size, Owner owner) const {
+  const Epoch now = streams_.now();
+  if (options_.cross_stream == CrossStream::wait) return {owner, now};
+  const std::optional<Epoch> needed = home_.epoch_needed(size, owner);
+  if (!needed) return {owner, now};
+  return {owner, std::max<Epoch>(1, *needed + (now - *needed) / kYoungerBy)};
+}
+
+}  // namespace gapless

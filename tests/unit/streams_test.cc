@@ -1,0 +1,387 @@
+// Several streams: whose memory is whose, in what order it was freed, and who comes after whom.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_allocator.h"
+#include "allocator/device/recall.h"
+#include "allocator/driver/counting_driver.h"
+#include "allocator/stream/stream_ledger.h"
+#include "simgpu/sim_driver.h"
+
+namespace gapless {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// --- sets ----------------------------------------------------------------------------------------
+
+TEST(StreamSets, HaveOneNameWhateverTheOrder) {
+  StreamSets sets;
+  const Owner a = sets.of_stream(10);
+  const Owner b = sets.of_stream(20);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(sets.of_stream(10), a);
+  EXPECT_EQ(sets.with(a, 10), a);  // no new user
+  const Owner both = sets.with(a, 20);
+  EXPECT_EQ(sets.with(a, 20), both);
+  EXPECT_EQ(sets.with(both, 10), both);
+  EXPECT_NE(sets.with(b, 10), both);  // allocated on the other one
+  EXPECT_EQ(sets.with(sets.with(a, 30), 20), sets.with(both, 30));
+  EXPECT_THAT(sets.members(both), ElementsAre(0, 1));
+  EXPECT_TRUE(sets.is_one_stream(b));
+  EXPECT_FALSE(sets.is_one_stream(both));
+  EXPECT_EQ(sets.owner_of(1), b);
+}
+
+TEST(StreamSets, TooManyBecomeTheSetOfAll) {
+  StreamSets sets;
+  const Owner first = sets.of_stream(1);
+  for (StreamHandle stream = 2; stream <= 14; ++stream) sets.of_stream(stream);
+  Owner last = first;
+  for (unsigned bits = 0; bits < 1U << 13; ++bits) {  // every set of the other thirteen
+    last = first;
+    for (unsigned i = 0; i < 13; ++i) {
+      if ((bits >> i & 1) != 0) last = sets.with(last, 2 + i);
+    }
+  }
+  EXPECT_EQ(sets.members(last).size(), 14U);
+  EXPECT_LT(sets.owners(), 3000U);
+}
+
+// --- the ledger ----------------------------------------------------------------------------------
+
+class Ledger : public ::testing::Test {
+ protected:
+  Ledger() {
+    for (StreamHandle& handle : handles) gpu.stream_create(0, handle);
+    ledger = std::make_unique<StreamLedger>(gpu, 0);
+    for (int i = 0; i < 3; ++i) owners[i] = ledger->number_of(handles[i]);
+  }
+  ~Ledger() override {
+    ledger.reset();
+    EXPECT_EQ(gpu.leaks(), "");  // events are given back
+    EXPECT_THAT(gpu.violations(), IsEmpty());
+  }
+  void work(int stream, std::uint64_t ns) { gpu.launch(0, handles[stream], ns, {}); }
+
+  simgpu::SimDriver gpu;
+  StreamHandle handles[3] = {};
+  Owner owners[3] = {};
+  std::unique_ptr<StreamLedger> ledger;
+};
+
+TEST_F(Ledger, EpochsCompleteInOrder) {
+  EXPECT_EQ(ledger->handle_of(owners[1]), handles[1]);
+  const Epoch first = ledger->note_free(owners[0]);
+  work(0, 1000);
+  EXPECT_EQ(ledger->close_epoch(0), DriverStatus::ok);
+  const Epoch second = ledger->note_free(owners[0]);
+  EXPECT_GT(second, first);
+  work(0, 1000);
+  EXPECT_EQ(ledger->close_epoch(0), DriverStatus::ok);
+  EXPECT_EQ(ledger->close_epoch(0), DriverStatus::ok);  // nothing freed: no event
+  EXPECT_TRUE(ledger->pending());
+  gpu.advance(1000);
+  EXPECT_EQ(ledger->poll(), DriverStatus::ok);
+  EXPECT_EQ(ledger->completed(0), first);
+  gpu.advance(1000);
+  EXPECT_EQ(ledger->poll(), DriverStatus::ok);
+  EXPECT_EQ(ledger->completed(0), second);
+  EXPECT_FALSE(ledger->pending());
+  const Epoch third = ledger->note_free(owners[1]);
+  EXPECT_EQ(ledger->finish(), DriverStatus::ok);
+  EXPECT_GE(ledger->completed(1), third);
+}
+
+TEST_F(Ledger, WaitsOnceAndOnlyWhereItMust) {
+  work(0, 1000);
+  const Epoch freed = ledger->note_free(owners[0]);
+  EXPECT_TRUE(ledger->is_after(owners[0], owners[0], freed));  // itself
+  EXPECT_FALSE(ledger->is_after(owners[1], owners[0], freed));
+  EXPECT_TRUE(ledger->is_after(owners[1], owners[2], freed));  // that one freed nothing
+  EXPECT_EQ(ledger->order_after(owners[1], owners[0], freed), DriverStatus::ok);
+  EXPECT_EQ(ledger->waits(), 1U);
+  EXPECT_TRUE(ledger->is_after(owners[1], owners[0], freed));
+  EXPECT_EQ(ledger->order_after(owners[1], kAnyone, freed), DriverStatus::ok);
+  EXPECT_EQ(ledger->waits(), 1U);  // as before
+  EXPECT_FALSE(ledger->is_after(owners[2], owners[0], freed));
+  gpu.advance(2000);
+  EXPECT_EQ(ledger->order_after(owners[2], owners[0], freed), DriverStatus::ok);
+  EXPECT_EQ(ledger->waits(), 1U);  // it was done
+}
+
+TEST_F(Ledger, OneWaitCoversWhatTheOtherHadWaitedFor) {
+  work(0, 100000);
+  const Epoch freed = ledger->note_free(owners[0]);
+  EXPECT_EQ(ledger->order_after(owners[1], owners[0], freed), DriverStatus::ok);
+  const Epoch later = ledger->note_free(owners[1]);
+  EXPECT_EQ(ledger->order_after(owners[2], owners[1], later), DriverStatus::ok);
+  EXPECT_TRUE(ledger->is_after(owners[2], owners[0], freed));
+  EXPECT_EQ(ledger->waits(), 2U);
+}
+
+TEST_F(Ledger, AnEventDoesNotCoverWhatCameAfterIt) {
+  work(0, 1000);
+  const Epoch freed = ledger->note_free(owners[0]);
+  EXPECT_EQ(ledger->order_after(owners[1], owners[0], freed), DriverStatus::ok);
+  const Epoch again = ledger->note_free(owners[0]);
+  EXPECT_GT(again, freed);
+  EXPECT_FALSE(ledger->is_after(owners[1], owners[0], again));
+}
+
+TEST_F(Ledger, RecordsEventsOnlyWhereSomebodyWantsThem) {
+  CountingDriver counting(gpu);
+  StreamLedger quiet(counting, 0);
+  const Owner one = quiet.number_of(handles[0]);
+  const Owner two = quiet.number_of(handles[1]);
+  for (int i = 0; i < 10; ++i) {
+    quiet.note_free(one);
+    EXPECT_EQ(quiet.end_epoch(0), DriverStatus::ok);
+  }
+  EXPECT_EQ(counting.counts().total(), 0U);
+  EXPECT_EQ(quiet.order_after(two, one, quiet.note_free(one)), DriverStatus::ok);
+  const std::uint64_t recorded = counting.counts().of(DriverCall::event_record);
+  quiet.note_free(one);
+  EXPECT_EQ(quiet.end_epoch(0), DriverStatus::ok);
+  EXPECT_EQ(counting.counts().of(DriverCall::event_record), recorded + 1);
+}
+
+// --- recall --------------------------------------------------------------------------------------
+
+TEST(RecallTest, FollowsAProgramThatRepeats) {
+  Recall recall;
+  int known = 0;
+  for (int step = 0; step < 4; ++step) {
+    // Three layers that ask for the same, then something else: layers must not be taken for steps.
+    for (Unit i = 0; i < 40; ++i) {
+      const Unit size = i < 30 ? 4096 + i % 10 : 9000 + i;
+      const Place* const before = recall.follow(1, size);
+      if (step == 3) {
+        ASSERT_NE(before, nullptr) << i;
+        EXPECT_EQ(before->spot.begin, 2000 + i);
+        ++known;
+      }
+      recall.note({0, {0, static_cast<Unit>(1000 * (step == 0 ? 1 : 2) + i), size}});
+    }
+  }
+  EXPECT_EQ(known, 40);
+}
+
+TEST(RecallTest, KnowsNothingOfAProgramThatDoesNot) {
+  Recall recall;
+  for (Unit i = 0; i < 100000; ++i) {
+    EXPECT_EQ(recall.follow(1, 4096 + i), nullptr);
+    recall.note({0, {0, i, 4096 + i}});
+  }
+}
+
+// --- the allocator -------------------------------------------------------------------------------
+
+class SeveralStreams : public ::testing::Test {
+ protected:
+  void start(const std::string& settings = "", std::uint64_t capacity = 64 * MiB) {
+    gpu = std::make_unique<simgpu::SimDriver>(
+        simgpu::SimOptions{.devices = {{.total_bytes = capacity}}});
+    counting = std::make_unique<CountingDriver>(*gpu);
+    DeviceProperties properties;
+    gpu->device_properties(0, properties);
+    std::vector<std::string> warnings;
+    allocator = std::make_unique<DeviceAllocator>(*counting, 0, properties,
+                                                  parse_options(settings, warnings));
+    EXPECT_THAT(warnings, IsEmpty());
+    gpu->stream_create(0, side);
+    gpu->stream_create(0, third);
+  }
+  void TearDown() override {
+    allocator.reset();
+    EXPECT_EQ(gpu->leaks(), "");
+    EXPECT_THAT(gpu->violations(), IsEmpty());
+  }
+  // A block and a kernel that writes it.
+  DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint64_t ns = 1000000) {
+    DeviceAddress address = 0;
+    EXPECT_EQ(allocator->alloc(bytes, stream, address), Status::ok) << allocator->last_failure();
+    allocator->validate();
+    const simgpu::Access access{address, bytes, true};
+    if (address != 0) gpu->launch(0, stream, ns, {&access, 1});
+    return address;
+  }
+  void free(DeviceAddress address) {
+    EXPECT_EQ(allocator->free(address), Status::ok);
+    allocator->validate();
+  }
+  [[nodiscard]] std::uint64_t reserved() const {
+    return static_cast<std::uint64_t>(allocator->statistics().reserved_bytes.all.current);
+  }
+  [[nodiscard]] std::uint64_t calls(DriverCall call) const { return counting->counts().of(call); }
+
+  std::unique_ptr<simgpu::SimDriver> gpu;
+  std::unique_ptr<CountingDriver> counting;
+  std::unique_ptr<DeviceAllocator> allocator;
+  StreamHandle side = 0;
+  StreamHandle third = 0;
+};
+
+TEST_F(SeveralStreams, OneMayHaveAnothersMemoryAndWaitsOnTheDevice) {
+  start("stream_budget:0,slack:0");
+  const DeviceAddress a = alloc(4 * MiB, 0);
+  free(a);
+  EXPECT_EQ(alloc(4 * MiB, 0), a);  // its own at once
+  free(a);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), 0U);
+  const DeviceAddress b = alloc(4 * MiB, side);
+  EXPECT_EQ(b, a);
+  EXPECT_EQ(reserved(), 4 * MiB);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), 1U);
+  EXPECT_EQ(counting->counts().host_syncs(), 0U);
+  free(b);
+}
+
+TEST_F(SeveralStreams, WhatIsDoneNeedsNoWait) {
+  start("stream_budget:0,slack:0");
+  const DeviceAddress a = alloc(4 * MiB, 0);
+  free(a);
+  gpu->advance(10000000);
+  EXPECT_EQ(alloc(4 * MiB, side), a);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), 0U);
+  free(a);
+}
+
+TEST_F(SeveralStreams, BudgetComesBeforeAWait) {
+  start("stream_budget:50,slack:0");
+  free(alloc(512, side));  // from now on each stream's largest request counts
+  free(alloc(8 * MiB, 0));
+  const std::uint64_t before = calls(DriverCall::stream_wait_event);
+  const DeviceAddress a = alloc(4 * MiB, side);  // half of the peak
+  EXPECT_EQ(reserved(), 12 * MiB);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), before);
+  const DeviceAddress b = alloc(4 * MiB, side);
+  EXPECT_EQ(reserved(), 12 * MiB);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), before + 1);
+  free(a);
+  free(b);
+}
+
+TEST_F(SeveralStreams, TheOldestIsTakenFirst) {
+  start("stream_budget:0,slack:0");
+  const DeviceAddress old = alloc(8 * MiB, 0);
+  const DeviceAddress between = alloc(512, 0);
+  const DeviceAddress young = alloc(8 * MiB, 0);
+  free(old);
+  free(young);
+  EXPECT_EQ(alloc(8 * MiB, side), old);
+  free(old);
+  free(between);
+}
+
+TEST_F(SeveralStreams, CompletedTakesOnlyWhatIsDone) {
+  start("cross_stream:completed,slack:0");
+  const DeviceAddress a = alloc(4 * MiB, 0);
+  free(a);
+  const DeviceAddress b = alloc(4 * MiB, side);  // still running: new memory instead
+  EXPECT_NE(b, a);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  gpu->advance(10000000);
+  EXPECT_EQ(alloc(4 * MiB, side), a);
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), 0U);
+  free(a);
+  free(b);
+}
+
+TEST_F(SeveralStreams, NeverTakesAnothersUntilMemoryRunsOut) {
+  start("cross_stream:never,slack:0", 8 * MiB);
+  const DeviceAddress a = alloc(4 * MiB, 0);
+  free(a);
+  gpu->advance(10000000);
+  const DeviceAddress b = alloc(4 * MiB, side);
+  EXPECT_NE(b, a);
+  EXPECT_EQ(alloc(4 * MiB, side), a);
+  free(a);
+  free(b);
+}
+
+TEST_F(SeveralStreams, NeighbouringHolesOfTwoStreamsServeAThird) {
+  start("stream_budget:0,slack:0,windows:off", 16 * MiB);
+  const DeviceAddress a = alloc(8 * MiB, 0);
+  const DeviceAddress b = alloc(8 * MiB, side);
+  free(a);
+  free(b);
+  EXPECT_EQ(alloc(16 * MiB, third), std::min(a, b));  // waits for both
+  EXPECT_EQ(counting->counts().host_syncs(), 0U);
+  free(std::min(a, b));
+}
+
+TEST_F(SeveralStreams, RecordStreamKeepsABlockFromItsOwnStreamUntilTheUserIsDone) {
+  start("stream_budget:0,slack:0", 8 * MiB);
+  const DeviceAddress a = alloc(8 * MiB, 0);
+  EventHandle ready = 0;
+  gpu->event_create(0, ready);
+  gpu->event_record(0, ready, 0);
+  gpu->stream_wait_event(0, side, ready);
+  gpu->event_destroy(0, ready);
+  const simgpu::Access access{a, 8 * MiB, true};
+  gpu->launch(0, side, 5000000, {&access, 1});
+  EXPECT_EQ(allocator->record_stream(a, side), Status::ok);
+  free(a);
+  EXPECT_EQ(allocator->statistics().allocated_bytes.all.current, 0);
+  EXPECT_EQ(alloc(8 * MiB, 0), a);  // TearDown sees that it came after the side stream
+  EXPECT_EQ(calls(DriverCall::stream_wait_event), 1U);
+  free(a);
+}
+
+TEST_F(SeveralStreams, RecordStreamOfItsOwnStreamChangesNothing) {
+  start();
+  const DeviceAddress a = alloc(4 * MiB, 0);
+  EXPECT_EQ(allocator->record_stream(a, 0), Status::ok);
+  EXPECT_EQ(allocator->record_stream(0, side), Status::ok);
+  EXPECT_EQ(allocator->record_stream(a + 512, side), Status::invalid_argument);
+  free(a);
+  EXPECT_EQ(alloc(4 * MiB, 0), a);
+  EXPECT_EQ(calls(DriverCall::event_record), 0U);
+  free(a);
+}
+
+TEST_F(SeveralStreams, FreesOfADestroyedStreamAreNotLost) {
+  start("stream_budget:0,slack:0", 8 * MiB);
+  const DeviceAddress a = alloc(8 * MiB, side);
+  gpu->stream_synchronize(0, side);
+  gpu->stream_destroy(0, side);
+  free(a);
+  DeviceAddress b = 0;
+  EXPECT_EQ(allocator->alloc(8 * MiB, 0, b), Status::ok);
+  EXPECT_EQ(b, a);
+  free(b);
+  // Asking a stream that is gone for an event is what a driver refuses; nothing else was wrong.
+  for (const std::string& violation : gpu->violations()) {
+    EXPECT_THAT(violation, ::testing::HasSubstr("which device 0 has not"));
+  }
+  allocator.reset();
+  gpu = std::make_unique<simgpu::SimDriver>();
+}
+
+// A step of a program on three streams, over and over: at first it makes windows, then it has them.
+TEST_F(SeveralStreams, AProgramThatRepeatsSettles) {
+  start("stream_budget:0,slack:0", 256 * MiB);
+  std::uint64_t mapped = 0;
+  for (int step = 0; step < 40; ++step) {
+    std::vector<DeviceAddress> held;
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const DeviceAddress temporary = alloc((5 + i * 7 % 11) * MiB + 512 * i, 0, 10000);
+      held.push_back(alloc((3 + i % 5) * MiB, i % 2 == 0 ? side : third, 10000));
+      free(temporary);
+      if (i % 3 == 2) {
+        free(held.front());
+        held.erase(held.begin());
+      }
+    }
+    for (const DeviceAddress address : held) free(address);
+    gpu->device_synchronize(0);
+    if (step == 29) mapped = calls(DriverCall::mem_map);
+  }
+  EXPECT_EQ(calls(DriverCall::mem_map), mapped);
+}
+
+}  // namespace
+}  // namespace gapless
