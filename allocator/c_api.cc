@@ -186,6 +186,45 @@ gapless_status gapless_free(gapless_allocator* allocator, void* memory) {
   });
 }
 
+gapless_status gapless_record_stream(gapless_allocator* allocator, void* memory, void* stream) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    const Status status =
+        allocator->devices->record_stream(reinterpret_cast<gapless::DeviceAddress>(memory),
+                                          reinterpret_cast<gapless::StreamHandle>(stream));
+    if (status == Status::ok) return GAPLESS_OK;
+    return fail(code_of(status), "record_stream of an address that no block begins at");
+  });
+}
+
+gapless_status gapless_begin_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                  uint64_t pool_second, void* stream, int all_streams) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const auto only = reinterpret_cast<gapless::StreamHandle>(stream);
+    const bool all = all_streams != 0;
+    (void)found.begin_pool({pool_first, pool_second}, [all, only](gapless::StreamHandle asked) {
+      return all || asked == only;
+    });
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_end_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                uint64_t pool_second) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const Status status = found.end_pool({pool_first, pool_second});
+    return status == Status::ok ? GAPLESS_OK : fail(code_of(status), "this pool is not begun");
+  });
+}
+
+gapless_status gapless_release_pool(gapless_allocator* allocator, int32_t device,
+                                    uint64_t pool_first, uint64_t pool_second) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const Status status = found.release_pool({pool_first, pool_second});
+    return status == Status::ok ? GAPLESS_OK : fail(code_of(status), "this pool has no user");
+  });
+}
+
 gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics) {
   return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {

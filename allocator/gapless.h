@@ -10,7 +10,7 @@
  *
  * Every function may be called from any thread; none throws, and none writes to its results unless
  * it returns GAPLESS_OK. A block freed may be reused at once by later work on the stream it was
- * allocated on, and by other streams once that stream's work so far is done.
+ * allocated on; work of another stream that gets it comes after that stream's work so far.
  */
 #ifndef GAPLESS_H
 #define GAPLESS_H
@@ -96,6 +96,21 @@ gapless_status gapless_alloc(gapless_allocator* allocator, int32_t device, size_
 /* Takes back what gapless_alloc gave. NULL is ignored; any other address is
  * GAPLESS_INVALID_ARGUMENT. */
 gapless_status gapless_free(gapless_allocator* allocator, void* memory);
+
+/* The live block is used by work on that stream too, given to it before the block is freed: its
+ * memory is not used again before that work is done. The host never waits for that. */
+gapless_status gapless_record_stream(gapless_allocator* allocator, void* memory, void* stream);
+
+/* Private pools, named by two numbers as PyTorch's: {0, n} or {n, 0}. Between begin and end
+ * requests on `stream` (on any stream where `all_streams` is not 0) go to the pool; begin comes
+ * before a graph capture, end after it. What is free in a pool is only the pool's, until it has
+ * been released as often as it was begun and its last block is freed. */
+gapless_status gapless_begin_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                  uint64_t pool_second, void* stream, int all_streams);
+gapless_status gapless_end_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                uint64_t pool_second);
+gapless_status gapless_release_pool(gapless_allocator* allocator, int32_t device,
+                                    uint64_t pool_first, uint64_t pool_second);
 
 gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics);

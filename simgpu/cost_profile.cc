@@ -22,16 +22,27 @@ struct BuiltInCost {
 // known; they are set to the cost of the nearest call (release as reserve, the stream and event
 // calls as a map) until the GPU tests have measured them.
 constexpr BuiltInCost kBuiltIn[] = {
-    {DriverCall::mem_info, 6000, 6000},           {DriverCall::mem_create, 193000, 7600},
-    {DriverCall::mem_release, 19000, 9000},       {DriverCall::address_reserve, 19000, 9000},
-    {DriverCall::address_free, 19000, 9000},      {DriverCall::mem_map, 1450, 1050},
-    {DriverCall::mem_unmap, 25600, 11500},        {DriverCall::mem_set_access, 36000, 20800},
-    {DriverCall::mem_alloc, 50000, 50000},        {DriverCall::mem_free, 14000, 14000},
-    {DriverCall::stream_create, 1450, 1050},      {DriverCall::stream_destroy, 1450, 1050},
-    {DriverCall::stream_synchronize, 1450, 1050}, {DriverCall::stream_wait_event, 1450, 1050},
-    {DriverCall::device_synchronize, 1450, 1050}, {DriverCall::event_create, 1450, 1050},
-    {DriverCall::event_destroy, 1450, 1050},      {DriverCall::event_record, 1450, 1050},
-    {DriverCall::event_query, 1450, 1050},        {DriverCall::event_synchronize, 1450, 1050},
+    {DriverCall::mem_info, 6000, 6000},
+    {DriverCall::mem_create, 193000, 7600},
+    {DriverCall::mem_release, 19000, 9000},
+    {DriverCall::address_reserve, 19000, 9000},
+    {DriverCall::address_free, 19000, 9000},
+    {DriverCall::mem_map, 1450, 1050},
+    {DriverCall::mem_unmap, 25600, 11500},
+    {DriverCall::mem_set_access, 36000, 20800},
+    {DriverCall::mem_alloc, 50000, 50000},
+    {DriverCall::mem_free, 14000, 14000},
+    {DriverCall::stream_create, 1450, 1050},
+    {DriverCall::stream_destroy, 1450, 1050},
+    {DriverCall::stream_synchronize, 1450, 1050},
+    {DriverCall::stream_wait_event, 1450, 1050},
+    {DriverCall::stream_is_capturing, 1450, 1050},
+    {DriverCall::device_synchronize, 1450, 1050},
+    {DriverCall::event_create, 1450, 1050},
+    {DriverCall::event_destroy, 1450, 1050},
+    {DriverCall::event_record, 1450, 1050},
+    {DriverCall::event_query, 1450, 1050},
+    {DriverCall::event_synchronize, 1450, 1050},
 };
 
 CostProfile built_in(const std::string& name) {

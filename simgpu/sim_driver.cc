@@ -83,6 +83,14 @@ DriverStatus SimDriver::launch(DeviceIndex device, StreamHandle stream, std::uin
   const std::scoped_lock lock(mutex_);
   const auto index = stream_index(device, stream, "launch");
   if (!index) return DriverStatus::invalid_handle;
+  if (CapturedGraph* graph = capture_of(stream); graph != nullptr) {
+    const std::size_t branch = branch_of(*graph, stream);
+    graph->steps.push_back({.branch = branch,
+                            .after = branch,
+                            .duration_ns = duration_ns,
+                            .accesses = {accesses.begin(), accesses.end()}});
+    return DriverStatus::ok;
+  }
   const Stamp stamp = timeline_.submit(*index, duration_ns);
   DriverStatus status = DriverStatus::ok;
   for (const Access& access : accesses) {
@@ -250,6 +258,7 @@ DriverStatus SimDriver::mem_free(DeviceIndex device, DeviceAddress address) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::mem_free);
   if (!known(device)) return DriverStatus::invalid_device;
+  if (waits_in_capture("device_synchronize")) return DriverStatus::not_permitted;
   timeline_.synchronize_device(device);
   std::string misuse;
   const DriverStatus status = memory_.free(device, address, misuse);
@@ -280,6 +289,7 @@ DriverStatus SimDriver::stream_synchronize(DeviceIndex device, StreamHandle stre
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::stream_synchronize);
   const auto index = stream_index(device, stream, "stream_synchronize");
+  if (waits_in_capture("stream_synchronize")) return DriverStatus::not_permitted;
   if (!index) return DriverStatus::invalid_handle;
   timeline_.synchronize_stream(*index);
   return DriverStatus::ok;
@@ -291,6 +301,7 @@ DriverStatus SimDriver::stream_wait_event(DeviceIndex device, StreamHandle strea
   pay(DriverCall::stream_wait_event);
   const auto index = stream_index(device, stream, "stream_wait_event");
   if (!index || !known_event(event, "stream_wait_event")) return DriverStatus::invalid_handle;
+  if (forbidden_in_capture("stream_wait_event", stream)) return DriverStatus::not_permitted;
   timeline_.wait_event(*index, event);
   return DriverStatus::ok;
 }
@@ -324,6 +335,7 @@ DriverStatus SimDriver::event_record(DeviceIndex device, EventHandle event, Stre
   pay(DriverCall::event_record);
   const auto index = stream_index(device, stream, "event_record");
   if (!index || !known_event(event, "event_record")) return DriverStatus::invalid_handle;
+  if (forbidden_in_capture("event_record", stream)) return DriverStatus::not_permitted;
   timeline_.record(event, *index);
   return DriverStatus::ok;
 }

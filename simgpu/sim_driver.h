@@ -17,6 +17,7 @@
 
 #include "allocator/driver/driver.h"
 #include "simgpu/access_checker.h"
+#include "simgpu/captured_graph.h"
 #include "simgpu/cost_profile.h"
 #include "simgpu/memory_model.h"
 #include "simgpu/timeline.h"
@@ -39,13 +40,6 @@ struct SimOptions {
   bool keep_contents = false;
 };
 
-/// One thing a piece of work does to memory.
-struct Access {
-  DeviceAddress address = 0;
-  std::uint64_t bytes = 0;
-  bool writes = true;
-};
-
 class SimDriver final : public Driver {
  public:
   explicit SimDriver(SimOptions options = {});
@@ -55,6 +49,14 @@ class SimDriver final : public Driver {
   /// Puts work on a stream: it takes `duration_ns` on the virtual clock and touches that memory.
   DriverStatus launch(DeviceIndex device, StreamHandle stream, std::uint64_t duration_ns,
                       std::span<const Access> accesses);
+  /// From now on work given to the stream goes into a graph.
+  void begin_capture(DeviceIndex device, StreamHandle stream);
+  /// The graph of the capture that began on that stream.
+  CapturedGraph end_capture(StreamHandle stream);
+  /// `later` comes after what `earlier` was given so far; joins the capture where that captures.
+  void order(DeviceIndex device, StreamHandle earlier, StreamHandle later);
+  /// Runs a graph on a stream.
+  void replay(const CapturedGraph& graph, StreamHandle stream);
   /// The host spends time without waiting for anything.
   void advance(std::uint64_t ns);
   [[nodiscard]] std::uint64_t now_ns() const;
@@ -91,6 +93,8 @@ class SimDriver final : public Driver {
   DriverStatus stream_synchronize(DeviceIndex device, StreamHandle stream) override;
   DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream,
                                  EventHandle event) override;
+  DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                   bool& capturing) override;
   DriverStatus device_synchronize(DeviceIndex device) override;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) override;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) override;
@@ -114,6 +118,12 @@ class SimDriver final : public Driver {
   std::optional<std::uint32_t> stream_index(DeviceIndex device, StreamHandle stream,
                                             std::string_view call);
   bool known_event(EventHandle event, std::string_view call);
+  CapturedGraph* capture_of(StreamHandle stream);
+  static std::size_t branch_of(const CapturedGraph& graph, StreamHandle stream);
+  void order_streams(DeviceIndex device, std::uint32_t earlier, std::uint32_t later);
+  /// True, and a violation kept, where the stream is capturing; or where any is.
+  bool forbidden_in_capture(std::string_view call, StreamHandle stream);
+  bool waits_in_capture(std::string_view call);
   /// Work on a stream that touches one range; the ranges behind it, or nothing after a violation.
   std::optional<std::vector<PhysicalRange>> touch(DeviceIndex device, const Access& access,
                                                   const Stamp& stamp);
@@ -123,6 +133,7 @@ class SimDriver final : public Driver {
   Timeline timeline_;
   MemoryModel memory_;
   AccessChecker checker_;
+  std::vector<CapturedGraph> capturing_;
   std::vector<std::string> violations_;
 };
 

@@ -24,6 +24,7 @@ class Allocator {
                DeviceAddress& address);
   /// Finds the device itself: addresses are unique over all devices.
   Status free(DeviceAddress address);
+  Status record_stream(DeviceAddress address, StreamHandle stream);
 
  private:
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;

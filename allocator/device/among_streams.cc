@@ -33,7 +33,7 @@ void DeviceHeap::note_streams() {
 
 DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) {
   const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner) return DriverStatus::ok;
+  if (freed_by == owner || in_capture_) return DriverStatus::ok;
   return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
 }
 
@@ -176,6 +176,7 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   free_block(block, owner);
   const Epoch before = streams_.now();
   for (const StreamIndex stream : streams_.sets().members(owner)) {
+    if (streams_.sets().pool_of(owner) != 0) break;
     open_units_[stream] += size;
     if (open_units_[stream] * kUnitBytes * kEpochsPerMemory < reserved_bytes()) continue;
     // A stream the program has destroyed refuses; who wants its memory waits for the device then.
@@ -189,7 +190,8 @@ void DeviceHeap::age() {
   const Epoch now = streams_.now();
   if (now <= kOldAfter) return;
   for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
-    home_.settle(static_cast<Owner>(owner), now - kOldAfter);
+    const PoolIndex pool = streams_.sets().pool_of(static_cast<Owner>(owner));
+    if (pool == 0) home_.settle(static_cast<Owner>(owner), now - kOldAfter);
   }
 }
 

@@ -40,14 +40,22 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
   }
   const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
-  const Owner owner = heap_.streams().number_of(stream);
+  Owner owner = heap_.streams().number_of(stream);
   const auto demand = [&] {
     const auto allocated = static_cast<std::uint64_t>(statistics_.allocated_bytes());
     const auto peak = static_cast<std::uint64_t>(statistics_.peak_allocated_bytes());
     return Demand{std::max(peak, allocated + rounded),
                   static_cast<std::uint64_t>(statistics_.volume_bytes())};
   };
-  const DeviceHeap::Placed placed = heap_.place(units, owner, demand);
+  DeviceHeap::Placed placed;
+  if (pools_.active()) [[unlikely]] {
+    placed = place(units, stream, demand(), owner);
+  } else {
+    placed = heap_.place(units, owner, demand);
+  }
+  if (placed.status == Status::out_of_memory && pools_.any()) {
+    placed = place_from_pools(units, owner, demand());
+  }
   if (placed.status != Status::ok) {
     if (placed.status == Status::out_of_memory) ++statistics_.ooms;
     last_failure_ = describe_failure(bytes, owner, placed.status);
@@ -75,8 +83,11 @@ Status DeviceAllocator::free(DeviceAddress address) {
   if (id == 0) return Status::invalid_argument;
   const Block& block = heap_.blocks()[id];
   const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
+  const Owner owner = block.owner;
   statistics_.on_free(block.small, bytes, bytes - block.extra);
-  heap_.free(id, block.owner);
+  heap_.free(id, owner);
+  if (pools_.any()) [[unlikely]]
+    note_pool_free(owner, static_cast<std::uint64_t>(bytes));
   return Status::ok;
 }
 
@@ -87,9 +98,122 @@ Status DeviceAllocator::record_stream(DeviceAddress address, StreamHandle stream
       live_.find(address, [&](BlockId block) { return heap_.address_of(block) == address; });
   if (id == 0) return Status::invalid_argument;
   Block& block = heap_.blocks()[id];
-  block.owner = heap_.streams().with_use(block.owner, stream);
+  block.owner = heap_.owner_with_use(block.owner, stream);
   return Status::ok;
 }
+
+// --- private pools -------------------------------------------------------------------------------
+
+DeviceHeap::Placed DeviceAllocator::place(Unit units, StreamHandle stream, const Demand& demand,
+                                          Owner& owner) {
+  const PoolIndex index = pools_.of(stream);
+  if (index == 0) return heap_.place(units, owner, [&] { return demand; });
+  PrivatePool& pool = pools_.at(index);
+  const bool capturing = heap_.streams().is_capturing(stream);
+  pool.captured = pool.captured || capturing;
+  const Owner general = owner;
+  owner = heap_.owner_in_pool(general, index);
+  const DeviceHeap::Placed placed = heap_.place_in_pool(units, owner, general, capturing, demand);
+  if (placed.status == Status::ok) {
+    ++pool.live_blocks;
+    pool.live_bytes += units * kUnitBytes;
+  }
+  return placed;
+}
+
+DeviceHeap::Placed DeviceAllocator::place_from_pools(Unit units, Owner owner,
+                                                     const Demand& demand) {
+  bool opened = false;
+  pools_.for_each([&](const PrivatePool& pool) {
+    if (!pool.use_on_oom || pool.captured) return;
+    heap_.open_pool(pool.index);
+    opened = true;
+  });
+  if (!opened || heap_.streams().sets().pool_of(owner) != 0) return {Status::out_of_memory, 0, 0};
+  return heap_.place(units, owner, [&] { return demand; });
+}
+
+void DeviceAllocator::note_pool_free(Owner owner, std::uint64_t bytes) {
+  const PoolIndex index = heap_.streams().sets().pool_of(owner);
+  if (index == 0) return;
+  PrivatePool& pool = pools_.at(index);
+  --pool.live_blocks;
+  pool.live_bytes -= bytes;
+  give_up_if_unused(pool);
+}
+
+void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
+  if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
+  heap_.give_up_pool(pool.index, pool.captured);
+  pools_.forget(pool.index);
+}
+
+PoolId DeviceAllocator::pool_id(Owner owner) const {
+  const PoolIndex index = heap_.streams().sets().pool_of(owner);
+  // A pool that was given up after captures is nobody's any more.
+  return index == 0 || !pools_.has(index) ? PoolId{} : pools_.at(index).id;
+}
+
+Status DeviceAllocator::retain_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  make_pool(id);
+  return Status::ok;
+}
+
+void DeviceAllocator::make_pool(PoolId id) {
+  for (const PoolIndex emptied : heap_.take_emptied_pools()) pools_.reuse(emptied);
+  pools_.retain(id);
+}
+
+Status DeviceAllocator::release_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr || pool->users == 0) return Status::invalid_argument;
+  --pool->users;
+  give_up_if_unused(*pool);
+  return Status::ok;
+}
+
+Status DeviceAllocator::begin_pool(PoolId id, StreamFilter filter) {
+  const std::scoped_lock lock(lock_);
+  heap_.prepare_capture();
+  make_pool(id);
+  pools_.begin(id, std::move(filter));
+  heap_.streams().watch_captures(true);
+  return Status::ok;
+}
+
+Status DeviceAllocator::end_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  if (!pools_.end(id)) return Status::invalid_argument;
+  const PrivatePool& pool = *pools_.find(id);
+  if (pool.captured && !heap_.streams().any_capturing()) heap_.unite_pool(pool.index);
+  heap_.streams().watch_captures(pools_.active());
+  give_up_if_unused(pool);
+  return Status::ok;
+}
+
+Status DeviceAllocator::set_pool_use_on_oom(PoolId id, bool use) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return Status::invalid_argument;
+  pool->use_on_oom = use;
+  return Status::ok;
+}
+
+int DeviceAllocator::pool_users(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  return pool == nullptr ? 0 : pool->users;
+}
+
+std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  return pool == nullptr ? 0 : pool->live_bytes;
+}
+
+// --- statistics and reports ----------------------------------------------------------------------
 
 void DeviceAllocator::note_memory() {
   const auto reserved = static_cast<std::int64_t>(heap_.reserved_bytes());
@@ -187,7 +311,7 @@ HeapReport DeviceAllocator::report() const {
   report.counters = heap_.counters();
   const StreamLedger& streams = heap_.streams();
   const auto stream_of = [&](Owner owner) {
-    return owner == kAnyone ? StreamHandle{0} : streams.handle_of(owner);
+    return streams.sets().members(owner).empty() ? StreamHandle{0} : streams.handle_of(owner);
   };
   heap_.home().for_each([&](BlockId, const Block& block) {
     if (block.state == BlockState::absent) return;
@@ -195,13 +319,14 @@ HeapReport DeviceAllocator::report() const {
     piece.address = heap_.home_address(block.begin);
     piece.bytes = block.size * kUnitBytes;
     piece.stream = stream_of(block.owner);
+    piece.pool = pool_id(block.owner);
     if (block.state == BlockState::live) {
       piece.kind = BlockReport::Kind::live;
       piece.requested_bytes = piece.bytes - block.extra;
     } else if (block.state == BlockState::lent) {
       piece.kind = BlockReport::Kind::lent;
     } else {
-      piece.any_stream = block.owner == kAnyone;
+      piece.any_stream = streams.sets().members(block.owner).empty();
     }
     report.home.push_back(piece);
   });
@@ -209,8 +334,8 @@ HeapReport DeviceAllocator::report() const {
     const Block& block = heap_.blocks()[id];
     if (block.state != BlockState::window) return;
     const std::uint64_t bytes = block.size * kUnitBytes;
-    report.window_blocks.push_back(
-        {heap_.address_of(id), bytes, bytes - block.extra, stream_of(block.owner)});
+    report.window_blocks.push_back({heap_.address_of(id), bytes, bytes - block.extra,
+                                    stream_of(block.owner), pool_id(block.owner)});
   });
   std::sort(report.window_blocks.begin(), report.window_blocks.end(),
             [](const auto& a, const auto& b) { return a.address < b.address; });

@@ -18,6 +18,7 @@
 #include "allocator/base/status.h"
 #include "allocator/device/device_heap.h"
 #include "allocator/device/options.h"
+#include "allocator/device/pools.h"
 #include "allocator/device/statistics.h"
 #include "allocator/heap/live_table.h"
 
@@ -32,6 +33,7 @@ struct BlockReport {
   std::uint64_t requested_bytes = 0;  // live
   StreamHandle stream = 0;            // live: allocated on; hole: freed on
   bool any_stream = false;            // hole: every stream may use it
+  PoolId pool;                        // {0, 0}: no private pool
 };
 
 /// A live block in a window.
@@ -40,6 +42,7 @@ struct WindowBlockReport {
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;
   StreamHandle stream = 0;
+  PoolId pool;
 };
 
 /// All of a device's memory at one moment.
@@ -78,6 +81,26 @@ class DeviceAllocator {
   /// invalid_argument for an address that alloc did not give.
   Status record_stream(DeviceAddress address, StreamHandle stream);
 
+  // --- private pools (pools.h) ------------------------------------------------------------------
+
+  /// One more user of the pool, which is made where it is not there yet.
+  Status retain_pool(PoolId id);
+  /// One user less. Without users and live blocks the pool's memory goes back to everyone; where a
+  /// graph was captured in it, only after the device was waited for, when memory is needed.
+  /// invalid_argument where the pool has no user.
+  Status release_pool(PoolId id);
+  /// Requests of streams that pass the filter go to the pool, until end_pool(); one more user.
+  /// Called before a capture begins, which needs what is done to be known.
+  Status begin_pool(PoolId id, StreamFilter filter);
+  /// Ends the last begin_pool() of that pool; after a capture has ended.
+  Status end_pool(PoolId id);
+  /// What is free in the pool may serve others before a request fails.
+  Status set_pool_use_on_oom(PoolId id, bool use);
+  /// How many users the pool has; 0 where there is none of that name.
+  [[nodiscard]] int pool_users(PoolId id) const;
+  /// Live bytes of the pool.
+  [[nodiscard]] std::uint64_t pool_live_bytes(PoolId id) const;
+
   /// Bytes behind the address alloc gave; nothing for any other.
   [[nodiscard]] std::optional<std::uint64_t> size_of(DeviceAddress address) const;
 
@@ -99,6 +122,13 @@ class DeviceAllocator {
   void validate() const;
 
  private:
+  DeviceHeap::Placed place(Unit units, StreamHandle stream, const Demand& demand, Owner& owner);
+  void make_pool(PoolId id);
+  /// After running out: with what is free in pools that allow it.
+  DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
+  void note_pool_free(Owner owner, std::uint64_t bytes);
+  void give_up_if_unused(const PrivatePool& pool);
+  [[nodiscard]] PoolId pool_id(Owner owner) const;
   [[nodiscard]] DeviceStatistics read_statistics() const;
   /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
@@ -110,6 +140,7 @@ class DeviceAllocator {
   DeviceProperties properties_;
   DeviceHeap heap_;
   LiveTable live_;
+  mutable Pools pools_;
   StatisticsKeeper statistics_;
   std::uint64_t noted_changes_ = 0;  // heap_.changes() at the last note_memory()
   std::string last_failure_;

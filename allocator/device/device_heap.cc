@@ -86,7 +86,7 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
 
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
   ++misses_;
-  mapper_.unmap_retired();
+  if (!streams_.watches_captures()) mapper_.unmap_retired();
   Placed placed = try_ladder(size, owner, demand);
   if (placed.status == Status::out_of_memory && physical_.unreleased() != 0) {
     // Memory the driver would not take back may go now.
@@ -99,7 +99,8 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
     settle_all();
     placed = search_again(size, owner, demand);
   }
-  if (placed.status != Status::ok && streams_.several() && finish_streams() == DriverStatus::ok) {
+  if (placed.status != Status::ok && streams_.several() && !streams_.any_capturing() &&
+      finish_streams() == DriverStatus::ok) {
     // What a stream refused to wait for is done now.
     ++retries_;
     placed = search_again(size, owner, demand);
@@ -127,6 +128,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   }
   const auto growth = home_.growth_for(size, owner, !vmm_);
   last_driver_status_ = DriverStatus::out_of_memory;
+  if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
   if (streams_.several()) {
     if (const auto placed = place_in_others(size, owner, demand, growth)) return *placed;
   }
@@ -148,7 +150,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
                                                   const std::optional<PageRange>& growth) {
   const Owner owner = reach.owner;
   WindowPlan plan = mapper_.plan(size, reach);
-  if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, owner);
+  if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
   const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
   PageId comfort = 0;
   while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
@@ -163,11 +165,11 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
 }
 
-DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Owner owner) {
+DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
   // New memory joins the hole before it, whose ever that is.
-  last_driver_status_ = grow(pages, home_.owner_below(pages.first, owner));
+  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach));
   if (last_driver_status_ != DriverStatus::ok) return failure();
-  return in_hole_of_any(home_.fit(size, owner), size, owner);
+  return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
@@ -309,14 +311,12 @@ DriverStatus DeviceHeap::finish_streams() {
   return status;
 }
 
-void DeviceHeap::settle_all() {
-  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
-    home_.settle(static_cast<Owner>(owner), streams_.now());
-  }
-}
+void DeviceHeap::settle_all() { open_pool(0); }
 
 Status DeviceHeap::trim(std::uint64_t keep_bytes) {
   if (reserved_bytes() <= keep_bytes || home_.present_pages() == 0) return Status::ok;
+  if (streams_.any_capturing()) return Status::driver_error;
+  reclaim_given_up();
   last_driver_status_ = finish_streams();
   if (last_driver_status_ != DriverStatus::ok) return Status::driver_error;
   mapper_.unmap_retired();

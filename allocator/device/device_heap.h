@@ -13,7 +13,9 @@
 // a transaction: when a driver call fails, all is as it was before the step.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "allocator/base/status.h"
@@ -63,6 +65,29 @@ class DeviceHeap {
     if (fit.hole != 0) return in_hole(fit, size);
     return place_after_miss(size, owner, demand());
   }
+  // --- private pools (pools.h) ------------------------------------------------------------------
+
+  /// The owner as one of that pool.
+  Owner owner_in_pool(Owner owner, PoolIndex pool);
+  /// The owner of a block that is used on `stream` too.
+  Owner owner_with_use(Owner owner, StreamHandle stream);
+  /// A block of `size` units in the pool of `owner`; `general` is the same streams outside of it.
+  /// `capturing`: a graph is; then nothing is waited for, and no event touched.
+  Placed place_in_pool(Unit size, Owner owner, Owner general, bool capturing, const Demand& demand);
+  /// Before a graph may be captured: what is done is known then.
+  void prepare_capture();
+  /// What is free in the pool is good for all of it: its graphs run one after the other.
+  void unite_pool(PoolIndex pool);
+  /// What is free in the pool is good for everyone.
+  void open_pool(PoolIndex pool);
+  /// The pool has neither users nor blocks any more. `captured`: graphs were captured in it; its
+  /// memory is for others only after the device was waited for, which happens when it is needed.
+  void give_up_pool(PoolIndex pool, bool captured);
+  /// The pools that were given up and have no memory any more, since the last call.
+  [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
+    return std::exchange(emptied_pools_, {});
+  }
+
   /// The block is free again; `owner` used it.
   void free(BlockId block, Owner owner) {
     if (streams_.several()) [[unlikely]] {
@@ -136,6 +161,18 @@ class DeviceHeap {
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
 
+  // --- private pools (in_pools.cc) --------------------------------------------------------------
+
+  Placed place_in_own_pool(Unit size, Owner owner);
+  Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
+  /// A new window over free memory within reach, if that is enough.
+  Placed in_new_window(Unit size, Reach reach);
+  /// The window stays as it is until the pool is given up and the device was waited for.
+  void pin(PoolIndex pool, WindowId window);
+  /// Waits for the device if pools were given up, and takes their memory. False where there is
+  /// none.
+  bool reclaim_given_up();
+
   // --- with several streams (stream/) -----------------------------------------------------------
 
   /// place() where the streams must be told apart; `fit` is what the home offers.
@@ -185,7 +222,7 @@ class DeviceHeap {
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
   /// What to answer after last_driver_status_.
   [[nodiscard]] Placed failure() const;
-  Placed grow_and_place(PageRange pages, Unit size, Owner owner);
+  Placed grow_and_place(PageRange pages, Unit size, Reach reach);
   DriverStatus grow(PageRange pages, Owner owner);
   DriverStatus grow_plain(PageRange pages, Owner owner);
   void ungrow(PageRange pages);
@@ -221,6 +258,10 @@ class DeviceHeap {
   std::vector<std::uint64_t> open_units_;
   std::vector<Unit> largest_;
   Recall recall_;
+  bool in_capture_ = false;  // the request that is served now is part of a capture
+  std::map<PoolIndex, std::vector<WindowId>> pinned_;
+  std::vector<PoolIndex> emptied_pools_;
+  std::vector<PoolIndex> given_up_;  // after captures; the device was not waited for yet
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;

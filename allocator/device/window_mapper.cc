@@ -58,7 +58,7 @@ bool WindowMapper::missed_before(Unit size, std::uint64_t volume_bytes) {
 std::vector<WindowId> WindowMapper::idle_windows() const {
   std::vector<WindowId> idle;
   windows_.for_each([&](WindowId id, const Window& window) {
-    if (window.retired) return;
+    if (window.retired || window.pins != 0) return;
     for (std::size_t i = 0; i < window.freed_epoch.size(); ++i) {
       if (window.freed_epoch[i] > streams_.completed(static_cast<StreamIndex>(i))) return;
     }
@@ -247,7 +247,7 @@ bool WindowMapper::unmap_window(WindowId id) {
 bool WindowMapper::unmap_idle() {
   std::vector<WindowId> idle;
   windows_.for_each([&](WindowId id, const Window& window) {
-    if (window.live.empty() && !window.retired) idle.push_back(id);
+    if (window.live.empty() && !window.retired && window.pins == 0) idle.push_back(id);
   });
   bool done = true;
   for (const WindowId id : idle) done &= unmap_window(id);

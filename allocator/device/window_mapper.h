@@ -74,6 +74,10 @@ class WindowMapper {
   /// The block that begins there was freed; `owner` used it.
   void note_free(WindowId window, Unit begin, Owner owner, Epoch epoch);
 
+  /// A pinned window is neither unmapped nor repaired.
+  void pin(WindowId window) { ++windows_.at(window).pins; }
+  void unpin(WindowId window) { --windows_.at(window).pins; }
+
   /// Unmaps retired windows whose last use has completed.
   void unmap_retired();
   /// Unmaps windows without live blocks; the device must be idle. False where the driver refused.

@@ -26,6 +26,7 @@ constexpr PerDriverCall<CallFacts> kFacts = {{
     {"stream_destroy", "cuStreamDestroy", false},
     {"stream_synchronize", "cuStreamSynchronize", true},
     {"stream_wait_event", "cuStreamWaitEvent", false},
+    {"stream_is_capturing", "cuStreamIsCapturing", false},
     {"device_synchronize", "cuCtxSynchronize", true},
     {"event_create", "cuEventCreate", false},
     {"event_destroy", "cuEventDestroy", false},

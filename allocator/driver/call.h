@@ -28,6 +28,7 @@ enum class DriverCall : std::uint8_t {
   stream_destroy,
   stream_synchronize,
   stream_wait_event,
+  stream_is_capturing,
   device_synchronize,
   event_create,
   event_destroy,

@@ -48,6 +48,8 @@ struct CudaDriver::Api {
   abi::Result (*stream_destroy)(abi::Stream) = nullptr;
   abi::Result (*stream_synchronize)(abi::Stream) = nullptr;
   abi::Result (*stream_wait_event)(abi::Stream, abi::Event, unsigned) = nullptr;
+  abi::Result (*stream_is_capturing)(abi::Stream, int*) = nullptr;
+  abi::Result (*exchange_capture_mode)(int*) = nullptr;
   abi::Result (*event_create)(abi::Event*, unsigned) = nullptr;
   abi::Result (*event_destroy)(abi::Event) = nullptr;
   abi::Result (*event_record)(abi::Event, abi::Stream) = nullptr;
@@ -65,6 +67,20 @@ struct CudaDriver::Api {
   }
 
   bool load(std::string& error);
+};
+
+// While any stream of the process captures a graph in the usual mode, other threads may not make
+// calls that could wait for it. What gapless calls then waits for nothing, and says so.
+class CudaDriver::Relaxed {
+ public:
+  explicit Relaxed(const Api& api) : api_(api) { api_.exchange_capture_mode(&mode_); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+  ~Relaxed() { api_.exchange_capture_mode(&mode_); }
+
+ private:
+  const Api& api_;
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; then the thread's own
 };
 
 // The primary context of each device, retained when first needed.
@@ -148,6 +164,8 @@ bool CudaDriver::Api::load(std::string& error) {
   find(stream_destroy, "cuStreamDestroy");
   find(stream_synchronize, "cuStreamSynchronize");
   find(stream_wait_event, "cuStreamWaitEvent");
+  find(stream_is_capturing, "cuStreamIsCapturing");
+  find(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   find(event_create, "cuEventCreate");
   find(event_destroy, "cuEventDestroy");
   find(event_record, "cuEventRecord");
@@ -204,6 +222,7 @@ DriverStatus CudaDriver::on_device(DeviceIndex device, F&& call) {
     }
     context = kept;
   }
+  const Relaxed relaxed(*api_);
   if (const abi::Result result = api_->ctx_push_current(context); result != 0) {
     return status_of(result);
   }
@@ -263,6 +282,7 @@ DriverStatus CudaDriver::mem_info(DeviceIndex device, MemInfo& info) {
 }
 
 DriverStatus CudaDriver::mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) {
+  const Relaxed relaxed(*api_);
   const abi::MemAllocationProp prop = pinned_on(device);
   abi::AllocationHandle made = 0;
   const abi::Result result = api_->mem_create(&made, bytes, &prop, 0);
@@ -271,11 +291,13 @@ DriverStatus CudaDriver::mem_create(DeviceIndex device, std::uint64_t bytes, Mem
 }
 
 DriverStatus CudaDriver::mem_release(MemHandle handle) {
+  const Relaxed relaxed(*api_);
   return status_of(api_->mem_release(handle));
 }
 
 DriverStatus CudaDriver::address_reserve(std::uint64_t bytes, std::uint64_t alignment,
                                          DeviceAddress& address) {
+  const Relaxed relaxed(*api_);
   abi::DevicePtr reserved = 0;
   const abi::Result result = api_->mem_address_reserve(&reserved, bytes, alignment, 0, 0);
   if (result == 0) address = reserved;
@@ -283,19 +305,23 @@ DriverStatus CudaDriver::address_reserve(std::uint64_t bytes, std::uint64_t alig
 }
 
 DriverStatus CudaDriver::address_free(DeviceAddress address, std::uint64_t bytes) {
+  const Relaxed relaxed(*api_);
   return status_of(api_->mem_address_free(address, bytes));
 }
 
 DriverStatus CudaDriver::mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) {
+  const Relaxed relaxed(*api_);
   return status_of(api_->mem_map(address, bytes, 0, handle, 0));
 }
 
 DriverStatus CudaDriver::mem_unmap(DeviceAddress address, std::uint64_t bytes) {
+  const Relaxed relaxed(*api_);
   return status_of(api_->mem_unmap(address, bytes));
 }
 
 DriverStatus CudaDriver::mem_set_access(DeviceAddress address, std::uint64_t bytes,
                                         DeviceIndex device) {
+  const Relaxed relaxed(*api_);
   const abi::MemAccessDesc access{{abi::kLocationTypeDevice, device}, abi::kAccessReadWrite};
   return status_of(api_->mem_set_access(address, bytes, &access, 1));
 }
@@ -326,6 +352,15 @@ DriverStatus CudaDriver::stream_destroy(DeviceIndex device, StreamHandle stream)
 
 DriverStatus CudaDriver::stream_synchronize(DeviceIndex device, StreamHandle stream) {
   return on_device(device, [&] { return api_->stream_synchronize(stream_of(stream)); });
+}
+
+DriverStatus CudaDriver::stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                             bool& capturing) {
+  int status = 0;  // CUstreamCaptureStatus: none, active, invalidated
+  const DriverStatus result =
+      on_device(device, [&] { return api_->stream_is_capturing(stream_of(stream), &status); });
+  if (result == DriverStatus::ok) capturing = status != 0;
+  return result;
 }
 
 DriverStatus CudaDriver::stream_wait_event(DeviceIndex device, StreamHandle stream,

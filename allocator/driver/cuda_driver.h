@@ -37,6 +37,8 @@ class CudaDriver final : public Driver {
   DriverStatus stream_synchronize(DeviceIndex device, StreamHandle stream) override;
   DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream,
                                  EventHandle event) override;
+  DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                   bool& capturing) override;
   DriverStatus device_synchronize(DeviceIndex device) override;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) override;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) override;
@@ -53,6 +55,7 @@ class CudaDriver final : public Driver {
  private:
   struct Api;
   struct Contexts;
+  class Relaxed;
   CudaDriver(std::unique_ptr<Api> api, std::unique_ptr<Contexts> contexts);
 
   /// Runs `call` with the device's primary context current, and puts the caller's back.

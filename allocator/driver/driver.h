@@ -107,6 +107,9 @@ class Driver {
   /// Later work of the stream starts after the event's work; the host does not wait.
   virtual DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream,
                                          EventHandle event) = 0;
+  /// Whether work given to the stream goes into a graph that is being captured. Allowed then.
+  virtual DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                           bool& capturing) = 0;
   virtual DriverStatus device_synchronize(DeviceIndex device) = 0;
 
   /// Without timing.

@@ -61,6 +61,11 @@ DriverStatus ForwardingDriver::stream_wait_event(DeviceIndex device, StreamHandl
   return around(DriverCall::stream_wait_event,
                 [&] { return inner_.stream_wait_event(device, stream, event); });
 }
+DriverStatus ForwardingDriver::stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                                   bool& capturing) {
+  return around(DriverCall::stream_is_capturing,
+                [&] { return inner_.stream_is_capturing(device, stream, capturing); });
+}
 DriverStatus ForwardingDriver::device_synchronize(DeviceIndex device) {
   return around(DriverCall::device_synchronize, [&] { return inner_.device_synchronize(device); });
 }

@@ -34,6 +34,7 @@ class ForwardingDriver : public Driver {
   DriverStatus stream_destroy(DeviceIndex device, StreamHandle stream) final;
   DriverStatus stream_synchronize(DeviceIndex device, StreamHandle stream) final;
   DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream, EventHandle event) final;
+  DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream, bool& capturing) final;
   DriverStatus device_synchronize(DeviceIndex device) final;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) final;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) final;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace gapless {
 
@@ -120,6 +121,9 @@ void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
   const PageId end = std::min(page_down(hole.end()), page_up(within.begin + within.size));
   if (begin >= end) return;
   Bitmap& pages = holes_[hole.owner]->pages;
+  if (!page_owner_.empty()) {
+    std::fill(page_owner_.begin() + begin, page_owner_.begin() + end, free ? hole.owner : kNobody);
+  }
   if (free) {
     pages.set_range(begin, end);
   } else {
@@ -159,11 +163,12 @@ BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
 
 // --- blocks ------------------------------------------------------------------------------------
 
-BlockId Home::best_fit(Unit size, Owner owner) const {
-  Holes* own = owner == kAnyone ? nullptr : holes_of(owner);
+BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
+  Holes* own = owner == anyone ? nullptr : holes_of(owner);
   const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
-  SizeBins& shared = holes_[kAnyone]->bins;
-  const BlockId common = shared.count() != 0 ? shared.best_fit(size) : 0;
+  Holes* shared = holes_of(anyone);
+  const BlockId common =
+      shared != nullptr && shared->bins.count() != 0 ? shared->bins.best_fit(size) : 0;
   if (mine == 0) return common;
   // With several streams a stream's own memory comes first: to others it is worth less.
   if (common == 0 || !page_epoch_.empty()) return mine;
@@ -391,7 +396,7 @@ void Home::remove_pages(PageRange pages) {
   }
 }
 
-std::optional<PageRange> Home::growth_for(Unit size, Owner owner, bool barrier) const {
+std::optional<PageRange> Home::growth_for(Unit size, Reach reach, bool barrier) const {
   std::optional<PageRange> best;
   for (const BlockId id : absent_) {
     const Block& absent = blocks_[id];
@@ -407,7 +412,7 @@ std::optional<PageRange> Home::growth_for(Unit size, Owner owner, bool barrier) 
       Unit have = 0;
       if (absent.prev != 0) {
         const Block& below = blocks_[absent.prev];
-        if (below.state == BlockState::hole && usable(below, owner)) have = below.size;
+        if (below.state == BlockState::hole && usable(below, reach)) have = below.size;
       }
       PageId need = page_up(size > have ? size - have : 0);
       if (need > room) continue;
@@ -418,14 +423,14 @@ std::optional<PageRange> Home::growth_for(Unit size, Owner owner, bool barrier) 
   return best;
 }
 
-Owner Home::owner_below(PageId first, Owner owner) const {
+Owner Home::owner_below(PageId first, Reach reach) const {
   const Unit at = first << page_shift_;
   for (const BlockId id : absent_) {
     if (blocks_[id].begin != at) continue;
     const Block& below = blocks_[blocks_[id].prev];
-    if (below.state == BlockState::hole && usable(below, owner)) return below.owner;
+    if (below.state == BlockState::hole && usable(below, reach)) return below.owner;
   }
-  return owner;
+  return reach.owner;
 }
 
 std::optional<PageRange> Home::absent_run(PageId count) const {
@@ -436,14 +441,19 @@ std::optional<PageRange> Home::absent_run(PageId count) const {
 
 // --- owners ------------------------------------------------------------------------------------
 
-void Home::settle(Owner owner, Epoch last) {
+void Home::note_pool(Owner owner, std::uint16_t pool) {
+  if (owner >= pool_of_.size()) pool_of_.resize(std::size_t{owner} + 1, 0);
+  pool_of_[owner] = pool;
+}
+
+void Home::settle(Owner owner, Epoch last, Owner anyone) {
   Holes* own = holes_of(owner);
-  if (own == nullptr || owner == kAnyone) return;
+  if (own == nullptr || owner == anyone) return;
   std::vector<BlockId> done;
   own->bins.for_each([&](BlockId id) {
     if (blocks_[id].extra <= last) done.push_back(id);
   });
-  for (const BlockId id : done) change_owner(id, kAnyone, blocks_[id].extra);
+  for (const BlockId id : done) change_owner(id, anyone, blocks_[id].extra);
   // Neighbours that both belong to anyone now are one hole.
   for (const BlockId id : done) {
     if (blocks_[id].state != BlockState::hole) continue;
@@ -452,7 +462,12 @@ void Home::settle(Owner owner, Epoch last) {
   }
 }
 
-void Home::tell_streams_apart(Epoch now) { page_epoch_.assign(max_pages_, now); }
+void Home::tell_streams_apart(Epoch now) {
+  page_epoch_.assign(max_pages_, now);
+  std::vector<Owner> owners(max_pages_, kNobody);
+  for (PageId page = 0; page < max_pages_; ++page) owners[page] = page_owner(page);
+  page_owner_ = std::move(owners);
+}
 
 Epoch Home::freed_in(BlockId hole, UnitRange range) const {
   const auto begin = page_epoch_.begin() + page_down(range.begin);
@@ -479,7 +494,7 @@ Fit Home::fit_in_part(BlockId id, Unit size, Epoch up_to) const {
 Fit Home::fit_among_others(Unit size, Reach reach) const {
   constexpr int kHolesTried = 16;  // of each owner
   Fit best;
-  for_each_other(reach.owner, [&](Holes& holes) {
+  for_each_other(reach, [&](Holes& holes) {
     BlockId id = holes.bins.best_fit(size);
     for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
       if (best.hole != 0 && blocks_[best.hole].size <= blocks_[id].size) break;
@@ -493,10 +508,10 @@ Fit Home::fit_among_others(Unit size, Reach reach) const {
   return best;
 }
 
-std::optional<Epoch> Home::epoch_needed(Unit size, Owner owner) const {
+std::optional<Epoch> Home::epoch_needed(Unit size, Reach reach) const {
   if (size < page_units_) {
     std::optional<Epoch> oldest;
-    for_each_other(owner, [&](Holes& holes) {
+    for_each_other(reach, [&](Holes& holes) {
       constexpr int kHolesTried = 64;
       BlockId id = holes.bins.best_fit(size);
       for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
@@ -509,17 +524,19 @@ std::optional<Epoch> Home::epoch_needed(Unit size, Owner owner) const {
     return oldest;
   }
   const PageId needed = page_up(size);
-  const PageId have = free_pages(owner);
+  const PageId have = free_pages(reach);
   if (needed <= have) return 0;
   std::vector<Epoch> epochs;
-  for_each_other(owner, [&](const Holes& holes) {
+  for_each_other(reach, [&](const Holes& holes) {
     for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
          page = holes.pages.find_set(page + 1)) {
       epochs.push_back(page_epoch_[page]);
     }
   });
   for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
-    if (!mixed_page(page, owner) && mixed_page(page, {owner, UINT32_MAX})) {
+    Reach all = reach;
+    all.others_up_to = UINT32_MAX;
+    if (!mixed_page(page, reach) && mixed_page(page, all)) {
       epochs.push_back(page_epoch_[page]);
     }
   }
@@ -550,9 +567,9 @@ void Home::merge(BlockId id) {
 // --- the view by page --------------------------------------------------------------------------
 
 bool Home::others_page(PageId page, Reach reach) const {
-  if (page_epoch_[page] > reach.others_up_to) return false;
-  return std::any_of(holes_.begin(), holes_.end(),
-                     [page](const auto& holes) { return holes && holes->pages.test(page); });
+  const Owner owner = page_owner(page);
+  return owner != kNobody && pool_of(owner) == reach.others_pool &&
+         page_epoch_[page] <= reach.others_up_to;
 }
 
 void Home::note_mixed(BlockId id) {
@@ -585,13 +602,15 @@ bool Home::mixed_page(PageId page, Reach reach) const {
 }
 
 Bitmap Home::pages_within(Reach reach) const {
-  Bitmap within = pages_of(kAnyone);
-  if (Holes* own = holes_of(reach.owner); own != nullptr) within.add(own->pages);
+  Bitmap within(max_pages_);
+  for (const Owner owner : {reach.anyone, reach.owner}) {
+    if (Holes* holes = holes_of(owner); holes != nullptr) within.add(holes->pages);
+  }
   for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
     if (mixed_page(page, reach)) within.set(page);
   }
   if (reach.others_up_to == 0) return within;
-  for_each_other(reach.owner, [&](const Holes& holes) {
+  for_each_other(reach, [&](const Holes& holes) {
     for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
          page = holes.pages.find_set(page + 1)) {
       if (page_epoch_[page] <= reach.others_up_to) within.set_range(page, page + 1);
@@ -602,8 +621,9 @@ Bitmap Home::pages_within(Reach reach) const {
 
 PageId Home::free_pages(Reach reach) const {
   if (reach.others_up_to != 0 || mixed_.count() != 0) return pages_within(reach).count();
-  PageId count = pages_of(kAnyone).count();
-  Holes* own = reach.owner == kAnyone ? nullptr : holes_of(reach.owner);
+  PageId count = 0;
+  if (Holes* anyones = holes_of(reach.anyone); anyones != nullptr) count = anyones->pages.count();
+  Holes* own = reach.owner == reach.anyone ? nullptr : holes_of(reach.owner);
   if (own != nullptr) count += own->pages.count();
   return count;
 }
@@ -629,10 +649,8 @@ Unit Home::free_prefix(PageId page, Reach reach) const {
   const Unit at = page * page_units_;
   BlockId id = starts_[page];
   if (id == 0 && page > 0) {
-    for (const auto& holes : holes_) {
-      if (!holes || !holes->pages.test(page - 1)) continue;
-      id = starts_[holes->pages.run_begin(page - 1)];
-      break;
+    if (const Owner owner = page_owner(page - 1); owner != kNobody) {
+      id = starts_[holes_[owner]->pages.run_begin(page - 1)];
     }
   }
   if (id == 0) return 0;
@@ -650,7 +668,9 @@ BlockId Home::hole_at(Unit unit) const {
 bool Home::is_free(UnitRange range, Reach reach) const {
   const BlockId id = find_hole(range.begin);
   if (id == 0 || blocks_[id].end() < range.begin + range.size) return false;
-  return usable(blocks_[id], reach.owner) || freed_in(id, range) <= reach.others_up_to;
+  const Block& hole = blocks_[id];
+  return usable(hole, reach) ||
+         (pool_of(hole.owner) == reach.others_pool && freed_in(id, range) <= reach.others_up_to);
 }
 
 BlockId Home::find_hole(Unit unit) const {
@@ -658,16 +678,14 @@ BlockId Home::find_hole(Unit unit) const {
   const auto contains = [&](BlockId id) {
     return id != 0 && blocks_[id].begin <= unit && unit < blocks_[id].end();
   };
-  for (const auto& holes : holes_) {
-    if (!holes || !holes->pages.test(page)) continue;
-    return starts_[holes->pages.run_begin(page)];
+  if (const Owner owner = page_owner(page); owner != kNobody) {
+    return starts_[holes_[owner]->pages.run_begin(page)];
   }
   if (contains(suffix_[page + 1])) return suffix_[page + 1];
   if (contains(starts_[page])) return starts_[page];
   if (page > 0) {
-    for (const auto& holes : holes_) {
-      if (!holes || !holes->pages.test(page - 1)) continue;
-      const BlockId id = starts_[holes->pages.run_begin(page - 1)];
+    if (const Owner owner = page_owner(page - 1); owner != kNobody) {
+      const BlockId id = starts_[holes_[owner]->pages.run_begin(page - 1)];
       if (contains(id)) return id;
     }
   }
@@ -748,8 +766,16 @@ void Home::validate() const {
   for (PageId page = 0; page < max_pages_; ++page) {
     check(present.test(page) == present_.test(page), "a page is present and absent");
   }
+  for (PageId page = 0; page < page_owner_.size(); ++page) {
+    const Owner owner = page_owner_[page];
+    check(owner == kNobody || pages[owner].test(page), "a page's owner is wrong");
+  }
   for (std::size_t owner = 0; owner < holes_.size(); ++owner) {
     if (!holes_[owner]) continue;
+    for (PageId page = pages[owner].find_set(0); page != Bitmap::npos && !page_owner_.empty();
+         page = pages[owner].find_set(page + 1)) {
+      check(page_owner_[page] == owner, "a free page's owner is not known");
+    }
     holes_[owner]->bins.validate();
     check(holes_[owner]->bins.count() == counts[owner], "a hole is not in its bins");
     for (std::uint32_t word = 0; word < pages[owner].words(); ++word) {

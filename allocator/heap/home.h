@@ -59,10 +59,17 @@ struct Fit {
 struct Reach {
   Reach(Owner of) : owner(of) {}  // NOLINT(google-explicit-constructor): an owner's own
   Reach(Owner of, Epoch up_to) : owner(of), others_up_to(up_to) {}
+  /// In a private pool.
+  Reach(Owner of, Epoch up_to, Owner anyone_of_it, std::uint16_t pool_of_others)
+      : owner(of), others_up_to(up_to), anyone(anyone_of_it), others_pool(pool_of_others) {}
 
   Owner owner;
   /// Others' memory, freed in this epoch or before; 0: none.
   Epoch others_up_to = 0;
+  /// Whose memory is good as it is, beside the owner's.
+  Owner anyone = kAnyone;
+  /// The pool whose owners the others are.
+  std::uint16_t others_pool = 0;
 };
 
 class Home {
@@ -82,12 +89,12 @@ class Home {
   void add_pages(PageRange pages, Owner owner, Epoch epoch);
   /// Wholly free pages become absent.
   void remove_pages(PageRange pages);
-  /// Where the fewest new pages would make a hole of `size` units for `owner`: absent pages beside
+  /// Where the fewest new pages would make a hole of `size` units within reach: absent pages beside
   /// a hole the owner may use. The lowest of equals; nothing where there is no room. A barrier
   /// keeps one absent page to each side (memory that is not contiguous with its neighbours).
-  [[nodiscard]] std::optional<PageRange> growth_for(Unit size, Owner owner, bool barrier) const;
-  /// Whose new memory at `first` should be, to be one hole with what `owner` may use before it.
-  [[nodiscard]] Owner owner_below(PageId first, Owner owner) const;
+  [[nodiscard]] std::optional<PageRange> growth_for(Unit size, Reach reach, bool barrier) const;
+  /// Whose new memory at `first` should be, to be one hole with what may be used before it.
+  [[nodiscard]] Owner owner_below(PageId first, Reach reach) const;
   /// The lowest absent pages, at most `count`, in one run.
   [[nodiscard]] std::optional<PageRange> absent_run(PageId count) const;
 
@@ -101,8 +108,8 @@ class Home {
   ///   hole           [.......................]          a request of 1.5 pages:
   ///   at its begin   [xxxxxxxxxxxx...........]          breaks 2 of 2 whole pages
   ///   at its end     [...........xxxxxxxxxxxx]          breaks 1
-  [[nodiscard]] Fit fit(Unit size, Owner owner) const {
-    const BlockId hole = best_fit(size, owner);
+  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
+    const BlockId hole = best_fit(size, owner, anyone);
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
     return fit_by_pages(hole, size);
   }
@@ -116,8 +123,10 @@ class Home {
   /// From now on, with several streams: every page remembers when memory in it was freed last
   /// (`now` where that is not known), and a stream takes its own memory before anyone's.
   void tell_streams_apart(Epoch now);
-  /// Holes of `owner` freed in epoch `last` or before belong to anyone from now on.
-  void settle(Owner owner, Epoch last);
+  /// Holes of `owner` freed in epoch `last` or before belong to `anyone` from now on.
+  void settle(Owner owner, Epoch last, Owner anyone = kAnyone);
+  /// That owner is of a private pool.
+  void note_pool(Owner owner, std::uint16_t pool);
   /// Calls f(hole, part) for the holes that a free range is made of, by address; pages touch it
   /// (hole_at). f may carve the part.
   template <class F>
@@ -141,13 +150,13 @@ class Home {
   [[nodiscard]] Fit fit_among_others(Unit size, Reach reach) const;
   /// Up to which epoch a search must reach to find memory enough: as many pages, or a hole for less
   /// than a page. 0 where the owner's and anyone's are enough; nothing where there is not enough.
-  [[nodiscard]] std::optional<Epoch> epoch_needed(Unit size, Owner owner) const;
+  [[nodiscard]] std::optional<Epoch> epoch_needed(Unit size, Reach reach) const;
 
   // --- the view by page ------------------------------------------------------------------------
 
   /// Whether all of the page is free and within reach.
   [[nodiscard]] bool is_free(PageId page, Reach reach) const {
-    return pages_of(kAnyone).test(page) ||
+    return owned_page(page, reach.anyone) ||
            (reach.owner != kAnyone && owned_page(page, reach.owner)) ||
            (reach.others_up_to != 0 && others_page(page, reach)) ||
            (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
@@ -162,8 +171,8 @@ class Home {
   [[nodiscard]] Unit free_prefix(PageId page, Reach reach) const;
   /// Whether the part of a hole that lies in that page is within reach.
   [[nodiscard]] bool is_within(const Block& hole, PageId page, Reach reach) const {
-    return usable(hole, reach.owner) ||
-           (reach.others_up_to != 0 &&
+    return usable(hole, reach) ||
+           (reach.others_up_to != 0 && pool_of(hole.owner) == reach.others_pool &&
             (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
   }
   /// The hole that contains that unit, which must be free in a page touched by a page boundary's
@@ -193,7 +202,7 @@ class Home {
   template <class F>
   void for_each_hole(Reach reach, F&& f) const {
     for (Owner owner = 0; owner < holes_.size(); ++owner) {
-      const bool wanted = owner == kAnyone || owner == reach.owner || reach.others_up_to != 0;
+      const bool wanted = owner == reach.anyone || owner == reach.owner || reach.others_up_to != 0;
       if (wanted && holes_[owner]) holes_[owner]->bins.for_each(f);
     }
   }
@@ -209,10 +218,11 @@ class Home {
     Bitmap pages;  // wholly free
   };
 
+  static constexpr Owner kNobody = UINT16_MAX;
   // Requests from 1 MiB on are worth a look at pages.
   static constexpr Unit kLargeUnits = 2048;
 
-  [[nodiscard]] BlockId best_fit(Unit size, Owner owner) const;
+  [[nodiscard]] BlockId best_fit(Unit size, Owner owner, Owner anyone) const;
   [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
   [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
@@ -221,24 +231,37 @@ class Home {
     return owner < holes_.size() ? holes_[owner].get() : nullptr;
   }
   Holes& make_holes_of(Owner owner);
-  [[nodiscard]] const Bitmap& pages_of(Owner owner) const { return holes_[owner]->pages; }
   [[nodiscard]] bool owned_page(PageId page, Owner owner) const {
     Holes* own = holes_of(owner);
     return own != nullptr && own->pages.test(page);
   }
-  [[nodiscard]] static bool usable(const Block& hole, Owner owner) {
-    return hole.owner == kAnyone || hole.owner == owner;
+  [[nodiscard]] static bool usable(const Block& hole, Reach reach) {
+    return hole.owner == reach.anyone || hole.owner == reach.owner;
+  }
+  [[nodiscard]] std::uint16_t pool_of(Owner owner) const {
+    return owner < pool_of_.size() ? pool_of_[owner] : std::uint16_t{0};
+  }
+  /// Whose hole the page is wholly free in; kNobody where it is in none.
+  [[nodiscard]] Owner page_owner(PageId page) const {
+    if (!page_owner_.empty()) return page_owner_[page];
+    for (Owner owner = 0; owner < holes_.size(); ++owner) {
+      if (holes_[owner] && holes_[owner]->pages.test(page)) return owner;
+    }
+    return kNobody;
   }
   [[nodiscard]] bool others_page(PageId page, Reach reach) const;
   /// Whether a page that several owners' holes may share is free and within reach.
   [[nodiscard]] bool mixed_page(PageId page, Reach reach) const;
   /// Notes the pages where a hole meets other owners' holes.
   void note_mixed(BlockId hole);
-  /// Calls f(holes) for every owner other than this one and anyone.
+  /// Calls f(holes) for the others within reach, whenever they freed.
   template <class F>
-  void for_each_other(Owner owner, F&& f) const {
-    for (Owner other = 1; other < holes_.size(); ++other) {
-      if (other != owner && holes_[other]) f(*holes_[other]);
+  void for_each_other(Reach reach, F&& f) const {
+    for (Owner other = 0; other < holes_.size(); ++other) {
+      if (other != reach.owner && other != reach.anyone && holes_[other] &&
+          pool_of(other) == reach.others_pool) {
+        f(*holes_[other]);
+      }
     }
   }
   /// The wholly free pages within reach.
@@ -287,8 +310,10 @@ class Home {
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;
   std::vector<std::unique_ptr<Holes>> holes_;  // by owner
+  std::vector<std::uint16_t> pool_of_;         // by owner; those beyond its end are of pool 0
   // Pages inside which holes of different owners met; they may be in use again.
   mutable Bitmap mixed_;
+  std::vector<Owner> page_owner_;  // by page: whose hole it is wholly free in, or kNobody
   std::vector<Epoch> page_epoch_;  // by page: when memory in it was freed last; empty: one stream
   // For each page boundary: the hole whose first boundary it is, if the hole goes on past it
   // (starts_), and the hole that begins inside the page below and reaches it (suffix_).

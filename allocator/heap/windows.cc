@@ -164,7 +164,7 @@ std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
 std::optional<WindowId> Windows::least_recently_used() const {
   std::optional<WindowId> oldest;
   for_each([&](WindowId id, const Window& window) {
-    if (!window.live.empty() || window.retired) return;
+    if (!window.live.empty() || window.retired || window.pins != 0) return;
     if (!oldest || window.last_use < windows_[*oldest].last_use) oldest = id;
   });
   return oldest;

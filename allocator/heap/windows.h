@@ -49,6 +49,8 @@ struct Window {
   std::vector<Epoch> freed_epoch;
   /// Being unmapped: no longer found.
   bool retired = false;
+  /// By how many pools: a graph may write to any place of it.
+  std::uint32_t pins = 0;
 };
 
 /// Room for a request in a window: units [begin, begin + size) counted from the window's begin.

@@ -42,6 +42,7 @@ void StreamLedger::join(std::vector<Epoch>& into, const std::vector<Epoch>& from
 DriverStatus StreamLedger::close_epoch(StreamIndex index, bool force) {
   Stream& stream = streams_[index];
   if (stream.last_free <= stream.covered && !force) return DriverStatus::ok;
+  if (is_capturing(sets_.handle(index))) return DriverStatus::not_ready;
   EventHandle event = 0;
   if (const DriverStatus status = take_event(event); status != DriverStatus::ok) return status;
   const DriverStatus status = driver_.event_record(device_, event, sets_.handle(index));
@@ -124,6 +125,30 @@ DriverStatus StreamLedger::order_after(Owner user, Owner freed_by, Epoch epoch) 
     return status == DriverStatus::ok;
   });
   return status;
+}
+
+// --- captures ------------------------------------------------------------------------------------
+
+bool StreamLedger::is_capturing(StreamHandle stream) const {
+  if (!watch_captures_) return false;
+  bool capturing = false;
+  // Whoever cannot be asked might be.
+  return driver_.stream_is_capturing(device_, stream, capturing) != DriverStatus::ok || capturing;
+}
+
+bool StreamLedger::any_capturing() const {
+  for (StreamIndex stream = 0; watch_captures_ && stream < streams_.size(); ++stream) {
+    if (is_capturing(sets_.handle(stream))) return true;
+  }
+  return false;
+}
+
+Epoch StreamLedger::all_completed() const {
+  Epoch all = now_ - 1;
+  for (const Stream& stream : streams_) {
+    if (stream.completed < stream.last_free) all = std::min(all, stream.completed);
+  }
+  return all;
 }
 
 // --- asking and waiting --------------------------------------------------------------------------

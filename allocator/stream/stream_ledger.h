@@ -46,9 +46,12 @@ class StreamLedger {
     return sets_.handle(sets_.members(owner).front());
   }
   [[nodiscard]] const StreamSets& sets() const { return sets_; }
+  [[nodiscard]] StreamSets& sets() { return sets_; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
   /// Whether more than one stream is in use: else nothing here matters.
-  [[nodiscard]] bool several() const { return streams_.size() > 1; }
+  [[nodiscard]] bool several() const { return streams_.size() > 1 || told_apart_; }
+  /// As if there were several: private pools tell one stream's memory from its own.
+  void tell_apart() { told_apart_ = true; }
 
   /// The epoch that is open.
   [[nodiscard]] Epoch now() const { return now_; }
@@ -72,6 +75,17 @@ class StreamLedger {
   bool ask_after(Owner user, Owner freed_by, Epoch epoch);
   /// Makes it so, by a wait on the device where nothing else does.
   DriverStatus order_after(Owner user, Owner freed_by, Epoch epoch);
+  /// Streams may be capturing a graph from now on, or not any more: meanwhile no event is recorded
+  /// on one that does (it would become part of the graph), and the host does not wait.
+  void watch_captures(bool watch) { watch_captures_ = watch; }
+  [[nodiscard]] bool watches_captures() const { return watch_captures_; }
+  /// Whether that stream is capturing. False while captures are not watched for.
+  [[nodiscard]] bool is_capturing(StreamHandle stream) const;
+  /// Whether any stream is.
+  [[nodiscard]] bool any_capturing() const;
+  /// Everything freed in this epoch and before, on any stream, is known to be done.
+  [[nodiscard]] Epoch all_completed() const;
+
   /// Asks the events that are pending.
   DriverStatus poll();
   /// Whether any event is pending.
@@ -101,8 +115,7 @@ class StreamLedger {
   /// Calls f(stream) for the streams of an owner, for all where that is anyone, while it is true.
   template <class F>
   bool for_all_of(Owner owner, F&& f) const {
-    if (owner != kAnyone) {
-      const auto members = sets_.members(owner);
+    if (const auto members = sets_.members(owner); !members.empty()) {
       return std::all_of(members.begin(), members.end(), f);
     }
     for (StreamIndex stream = 0; stream < streams_.size(); ++stream) {
@@ -127,6 +140,8 @@ class StreamLedger {
   std::vector<Stream> streams_;
   std::vector<EventHandle> spare_events_;
   Epoch now_ = 1;  // 0: never used, good for everyone
+  bool told_apart_ = false;
+  bool watch_captures_ = false;
   std::uint64_t waits_ = 0;
 };
 

@@ -14,7 +14,7 @@ constexpr std::size_t kMostOwners = 60000;
 
 }  // namespace
 
-Owner StreamSets::add(std::vector<StreamIndex> set) {
+Owner StreamSets::add(Set set) {
   if (sets_.size() >= kMostOwners) throw std::length_error("more streams than can be told apart");
   sets_.push_back(std::move(set));
   return static_cast<Owner>(sets_.size());
@@ -24,7 +24,7 @@ Owner StreamSets::look_up(StreamHandle stream) {
   const auto found = std::find(handles_.begin(), handles_.end(), stream);
   if (found == handles_.end()) {
     const auto index = static_cast<StreamIndex>(handles_.size());
-    alone_.push_back(add({index}));
+    alone_.push_back(add({0, {index}}));
     handles_.push_back(stream);
     last_ = alone_.back();
   } else {
@@ -34,24 +34,33 @@ Owner StreamSets::look_up(StreamHandle stream) {
   return last_;
 }
 
+Owner StreamSets::intern(const Set& set) {
+  const auto found = std::find(sets_.begin(), sets_.end(), set);
+  if (found != sets_.end()) return static_cast<Owner>(found - sets_.begin() + 1);
+  return add(set);
+}
+
+Owner StreamSets::in_pool(Owner owner, PoolIndex pool) {
+  Set set = sets_[owner - 1U];
+  set.pool = pool;
+  return intern(set);
+}
+
 Owner StreamSets::with(Owner owner, StreamHandle stream) {
   const StreamIndex index = members(of_stream(stream)).front();
-  std::vector<StreamIndex> set(members(owner).begin(), members(owner).end());
-  if (std::find(set.begin(), set.end(), index) != set.end()) return owner;
+  Set set = sets_[owner - 1U];
+  std::vector<StreamIndex>& streams = set.streams;
+  if (std::find(streams.begin(), streams.end(), index) != streams.end()) return owner;
   // The users behind the first one in order, so that one set has one name.
-  set.insert(std::upper_bound(set.begin() + 1, set.end(), index), index);
-  const auto find = [&] { return std::find(sets_.begin(), sets_.end(), set); };
-  auto found = find();
-  if (found == sets_.end() && sets_.size() - handles_.size() >= kMostSets) {
-    const StreamIndex first = set.front();
-    set = {first};
+  streams.insert(std::upper_bound(streams.begin() + 1, streams.end(), index), index);
+  const bool known = std::find(sets_.begin(), sets_.end(), set) != sets_.end();
+  if (!known && sets_.size() >= kMostSets + handles_.size()) {
+    streams.resize(1);
     for (StreamIndex i = 0; i < handles_.size(); ++i) {
-      if (i != first) set.push_back(i);
+      if (i != streams.front()) streams.push_back(i);
     }
-    found = find();
   }
-  if (found != sets_.end()) return static_cast<Owner>(found - sets_.begin() + 1);
-  return add(std::move(set));
+  return intern(set);
 }
 
 }  // namespace gapless

@@ -3,9 +3,11 @@
 // (record_stream).
 //
 //   owner 1   stream 0x0          owner 3   { 0x0, 0x7f10 }   allocated on the first of them
-//   owner 2   stream 0x7f10
+//   owner 2   stream 0x7f10       owner 4   stream 0x0 in private pool 1
+//                                 owner 5   anyone in private pool 1
 //
-// 0 is nobody: memory that is good for everyone (kAnyone).
+// 0 is nobody: memory that is good for everyone (kAnyone). Private pools have owners of their own,
+// so that what is theirs is nobody else's; pool 0 is the one for everyone.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,9 @@ namespace gapless {
 /// A stream's place in the order in which streams were first seen, from 0.
 using StreamIndex = std::uint16_t;
 
+/// A private pool's place in the order in which they were made, from 1; 0: no private pool.
+using PoolIndex = std::uint16_t;
+
 class StreamSets {
  public:
   /// The owner that is this stream alone; a new one where it was not seen before.
@@ -30,9 +35,18 @@ class StreamSets {
   /// The set with that stream in it.
   Owner with(Owner owner, StreamHandle stream);
 
-  /// The streams of a set, the one its blocks were allocated on first.
+  /// The same set in that pool.
+  Owner in_pool(Owner owner, PoolIndex pool);
+  /// Anyone in that pool; kAnyone for pool 0.
+  Owner anyone_in(PoolIndex pool) { return pool == 0 ? kAnyone : intern({pool, {}}); }
+  [[nodiscard]] PoolIndex pool_of(Owner owner) const {
+    return owner == kAnyone ? PoolIndex{0} : sets_[owner - 1U].pool;
+  }
+
+  /// The streams of a set, the one its blocks were allocated on first; none: anyone.
   [[nodiscard]] std::span<const StreamIndex> members(Owner owner) const {
-    return sets_[owner - 1U];
+    if (owner == kAnyone) return {};
+    return sets_[owner - 1U].streams;
   }
   [[nodiscard]] bool is_one_stream(Owner owner) const { return members(owner).size() == 1; }
   [[nodiscard]] StreamHandle handle(StreamIndex stream) const { return handles_[stream]; }
@@ -44,12 +58,20 @@ class StreamSets {
   [[nodiscard]] std::size_t owners() const { return sets_.size(); }
 
  private:
-  Owner look_up(StreamHandle stream);
-  Owner add(std::vector<StreamIndex> set);
+  struct Set {
+    PoolIndex pool = 0;
+    std::vector<StreamIndex> streams;
 
-  std::vector<StreamHandle> handles_;           // by stream
-  std::vector<Owner> alone_;                    // by stream
-  std::vector<std::vector<StreamIndex>> sets_;  // by owner - 1
+    bool operator==(const Set&) const = default;
+  };
+  Owner look_up(StreamHandle stream);
+  Owner add(Set set);
+  /// The set's owner; made where there is none yet.
+  Owner intern(const Set& set);
+
+  std::vector<StreamHandle> handles_;  // by stream
+  std::vector<Owner> alone_;           // by stream
+  std::vector<Set> sets_;              // by owner - 1
   Owner last_ = 0;
   StreamHandle last_handle_ = 0;
 };

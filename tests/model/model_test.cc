@@ -45,6 +45,10 @@ std::vector<Case> cases() {
   three.streams = 3;
   ProgramStyle all = faults;
   all.streams = 4;
+  ProgramStyle pools = three;
+  pools.pools = true;
+  ProgramStyle pools_faults = pools;
+  pools_faults.faults = true;
   ProgramStyle crowded = one;
   crowded.live_blocks = 400;
   crowded.largest_bytes = 2 * kMiB;
@@ -61,6 +65,10 @@ std::vector<Case> cases() {
       {"three_streams", machine(small_pages, 3), three},
       {"faults_and_limits", machine(small_pages, 1), faults},
       {"everything", machine(small_pages, 4), all},
+      {"pools_and_graphs", machine(small_pages, 3), pools},
+      {"pools_and_graphs_no_vmm", machine(small_pages, 3, false), pools},
+      {"pools_windows_evicted_at_once", machine(few_windows, 3), pools},
+      {"pools_and_faults", machine(small_pages, 4), pools_faults},
       {"no_windows", machine(no_windows, 2), three},
       {"whole_pages_only", machine(whole_pages, 2), three},
       {"windows_evicted_at_once", machine(few_windows, 3), three},
@@ -125,8 +133,10 @@ TEST_P(Model, HoldsInLongRuns) {
   }
   const std::vector<std::uint64_t>& counts = tally.operations;
   // A run that never trims or never fails a call would prove less than it seems to.
-  constexpr const char* kNames[] = {"alloc", "free",      "touch",     "advance", "sync",
-                                    "trim",  "set_limit", "fail_next", "report",  "use_on"};
+  constexpr const char* kNames[] = {"alloc",   "free",        "touch",      "advance",
+                                    "sync",    "trim",        "set_limit",  "fail_next",
+                                    "report",  "use_on",      "begin_pool", "end_pool",
+                                    "capture", "end_capture", "replay",     "drop_graph"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -143,6 +153,9 @@ TEST_P(Model, HoldsInLongRuns) {
   EXPECT_GT(counts[5], 0U);
   if (GetParam().style.faults) {
     EXPECT_GT(counts[7], 0U);
+  }
+  for (std::size_t i = 10; GetParam().style.pools && i < counts.size(); ++i) {
+    EXPECT_GT(counts[i], sum / 2000) << kNames[i];
   }
   if (GetParam().style.streams > 1) {
     EXPECT_GT(counts[9], sum / 100);

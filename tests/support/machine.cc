@@ -38,11 +38,7 @@ Machine::Machine(const MachineOptions& options)
 
 std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t duration_us) {
   if (block.last_user != stream) {  // the program's own order
-    EventHandle event = 0;
-    gpu_.event_create(0, event);
-    gpu_.event_record(0, event, streams_[block.last_user]);
-    gpu_.stream_wait_event(0, streams_[stream], event);
-    gpu_.event_destroy(0, event);
+    gpu_.order(0, streams_[block.last_user], streams_[stream]);
     block.last_user = stream;
   }
   const simgpu::Access access{block.address, block.requested, true};
@@ -87,6 +83,7 @@ std::string Machine::apply(const Alloc& op) {
   requested_ += block.requested;
   peak_allocated_ = std::max(peak_allocated_, allocated_);
   block.last_user = block.stream;
+  if (is_capturing(block.stream)) block.capture = capturing_->number;
   live_.push_back(std::move(block));
   return launch(live_.back(), live_.back().stream, 20);
 }
@@ -95,6 +92,7 @@ std::string Machine::free(std::size_t index) {
   std::swap(live_[index], live_.back());
   const Live block = std::move(live_.back());
   live_.pop_back();
+  if (block.capture != 0 && !is_capturing(block.last_user)) freed_users_.insert(block.last_user);
   for (const simgpu::PhysicalRange& range : block.ranges) {
     in_use_.erase({range.handle, range.offset});
   }
@@ -140,13 +138,20 @@ std::string Machine::apply(const Free& op) {
 std::string Machine::apply(const Touch& op) {
   if (live_.empty()) return "";
   Live& block = live_[op.block % live_.size()];
-  return launch(block, block.stream, op.duration_us);
+  return may_use(block, block.stream) ? launch(block, block.stream, op.duration_us) : "";
 }
 
 std::string Machine::apply(const UseOn& op) {
   if (live_.empty()) return "";
   Live& block = live_[op.block % live_.size()];
   const auto user = op.stream % static_cast<std::uint32_t>(streams_.size());
+  if (capturing_ && block.capture == capturing_->number && !is_capturing(user)) {
+    // Another stream joins the capture, unless the program has other use for it.
+    if (op.duration_us % 4 != 0) return "";
+    capturing_->streams.push_back(user);
+    gpu_.order(0, streams_[block.last_user], streams_[user]);
+  }
+  if (!may_use(block, user)) return "";
   const std::string wrong = launch(block, user, op.duration_us);
   if (!wrong.empty()) return wrong;
   if (allocator_->record_stream(block.address, streams_[user]) != Status::ok) {
@@ -157,17 +162,130 @@ std::string Machine::apply(const UseOn& op) {
              : "record_stream took an address that is no block's";
 }
 
+// --- pools and graphs ----------------------------------------------------------------------------
+
+bool Machine::is_capturing(std::uint32_t stream) const {
+  return capturing_ && std::find(capturing_->streams.begin(), capturing_->streams.end(), stream) !=
+                           capturing_->streams.end();
+}
+
+// A graph may use only what was made in its capture, and while it is captured nobody else may.
+bool Machine::may_use(const Live& block, std::uint32_t stream) const {
+  if (is_capturing(stream)) return block.capture == capturing_->number;
+  return !capturing_ || (block.capture != capturing_->number && !is_capturing(block.last_user));
+}
+
+std::string Machine::apply(const BeginPool& op) {
+  if (capturing_ || begun_.size() >= 3) return "";
+  const PoolId id{0, 1 + op.pool};
+  const StreamHandle only = streams_[op.stream % streams_.size()];
+  const bool all = op.all_streams;
+  const Status status = allocator_->begin_pool(
+      id, [all, only](StreamHandle stream) { return all || stream == only; });
+  begun_.push_back(id);
+  held_.push_back(id);
+  return status == Status::ok ? "" : "begin_pool failed";
+}
+
+std::string Machine::apply(const EndPool& op) {
+  if (!begun_.empty() && !capturing_) {
+    const PoolId id = begun_.back();
+    begun_.pop_back();
+    if (allocator_->end_pool(id) != Status::ok) return "end_pool failed";
+    if (allocator_->pool_users(id) < 1) return "a pool lost a user";
+  }
+  if (!op.release || held_.size() <= begun_.size()) return "";
+  // Of one that is not begun; the last of its users may go while it has blocks.
+  const auto idle = std::find_if(held_.begin(), held_.end(), [&](PoolId id) {
+    return std::find(begun_.begin(), begun_.end(), id) == begun_.end();
+  });
+  if (idle == held_.end()) return "";
+  const PoolId id = *idle;
+  held_.erase(idle);
+  return allocator_->release_pool(id) == Status::ok ? "" : "release_pool failed";
+}
+
+std::string Machine::apply(const Capture& op) {
+  if (capturing_ || graphs_.size() >= 4) return "";
+  Graph graph;
+  graph.number = ++captures_;
+  // Graphs may share a pool.
+  graph.pool = op.pool == 0 || graphs_.empty() ? PoolId{graph.number, 0}
+                                               : graphs_[op.pool % graphs_.size()].pool;
+  const std::uint32_t stream = op.stream % static_cast<std::uint32_t>(streams_.size());
+  graph.streams = {stream};
+  capturing_ = graph;
+  if (allocator_->begin_pool(graph.pool, [this](StreamHandle asked) {
+        const auto found = std::find(streams_.begin(), streams_.end(), asked);
+        return is_capturing(static_cast<std::uint32_t>(found - streams_.begin()));
+      }) != Status::ok) {
+    return "begin_pool failed";
+  }
+  gpu_.begin_capture(0, streams_[stream]);
+  return "";
+}
+
+std::string Machine::end_capture() {
+  if (!capturing_) return "";
+  Graph graph = std::move(*capturing_);
+  const std::uint32_t origin = graph.streams.front();
+  for (const std::uint32_t stream : graph.streams) {
+    if (stream != origin) gpu_.order(0, streams_[stream], streams_[origin]);
+  }
+  graph.graph = gpu_.end_capture(streams_[origin]);
+  capturing_.reset();
+  for (Live& block : live_) {
+    if (block.capture == graph.number) block.last_user = origin;
+  }
+  if (allocator_->end_pool(graph.pool) != Status::ok) return "end_pool failed";
+  graphs_.push_back(std::move(graph));
+  return "";
+}
+
+std::string Machine::apply(const EndCapture& /*op*/) { return end_capture(); }
+
+std::string Machine::apply(const Replay& op) {
+  const std::uint32_t stream = op.stream % static_cast<std::uint32_t>(streams_.size());
+  if (graphs_.empty() || capturing_) return "";
+  const Graph& graph = graphs_[op.graph % graphs_.size()];
+  // The program's own order: graphs of one pool run one after the other, and after whoever used
+  // what they write.
+  if (const auto last = last_replay_.find(graph.pool); last != last_replay_.end()) {
+    gpu_.order(0, streams_[last->second], streams_[stream]);
+  }
+  for (const std::uint32_t user : freed_users_) {
+    gpu_.order(0, streams_[user], streams_[stream]);
+  }
+  for (Live& block : live_) {
+    if (block.capture == 0) continue;
+    gpu_.order(0, streams_[block.last_user], streams_[stream]);
+    block.last_user = stream;
+  }
+  last_replay_[graph.pool] = stream;
+  gpu_.replay(graph.graph, streams_[stream]);
+  return "";
+}
+
+std::string Machine::apply(const DropGraph& op) {
+  if (graphs_.empty() || capturing_) return "";
+  const std::size_t index = op.graph % graphs_.size();
+  const PoolId pool = graphs_[index].pool;
+  graphs_.erase(graphs_.begin() + static_cast<std::ptrdiff_t>(index));
+  return allocator_->release_pool(pool) == Status::ok ? "" : "release_pool failed";
+}
+
 std::string Machine::apply(const Advance& op) {
   gpu_.advance(std::uint64_t{op.us} * 1000);
   return "";
 }
 
 std::string Machine::apply(const SyncStream& op) {
-  gpu_.stream_synchronize(0, streams_[op.stream % streams_.size()]);
+  if (!capturing_) gpu_.stream_synchronize(0, streams_[op.stream % streams_.size()]);
   return "";
 }
 
 std::string Machine::apply(const Trim& op) {
+  if (capturing_) return "";
   const Status status = allocator_->trim(op.keep_bytes);
   return status == Status::ok || faulted_ ? "" : "trim failed";
 }
@@ -234,6 +352,16 @@ std::string Machine::run(const std::vector<Op>& ops) {
 
 std::string Machine::finish() {
   faulty_.heal();
+  if (const std::string wrong = end_capture(); !wrong.empty()) return wrong;
+  while (!begun_.empty()) {
+    if (const std::string wrong = apply(EndPool{false}); !wrong.empty()) return wrong;
+  }
+  while (!held_.empty()) {
+    if (const std::string wrong = apply(EndPool{true}); !wrong.empty()) return wrong;
+  }
+  while (!graphs_.empty()) {
+    if (const std::string wrong = apply(DropGraph{0}); !wrong.empty()) return wrong;
+  }
   while (!live_.empty()) {
     if (const std::string wrong = free(live_.size() - 1); !wrong.empty()) return wrong;
   }

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,12 +59,30 @@ class Machine {
     std::uint32_t stream = 0;     // allocated on
     std::uint32_t last_user = 0;  // the stream whose kernel used it last
     std::vector<simgpu::PhysicalRange> ranges;
+    std::uint64_t capture = 0;  // the capture it was made in; 0: none
+  };
+  // A graph that was captured, or is being captured.
+  struct Graph {
+    std::uint64_t number = 0;
+    PoolId pool;
+    std::vector<std::uint32_t> streams;  // while it is captured: those that are
+    simgpu::CapturedGraph graph;
   };
 
   std::string apply(const Alloc& op);
   std::string apply(const Free& op);
   std::string apply(const Touch& op);
   std::string apply(const UseOn& op);
+  std::string apply(const BeginPool& op);
+  std::string apply(const EndPool& op);
+  std::string apply(const Capture& op);
+  std::string apply(const EndCapture& op);
+  std::string apply(const Replay& op);
+  std::string apply(const DropGraph& op);
+  /// Whether that stream is capturing; whether work of the program may go to the block there.
+  [[nodiscard]] bool is_capturing(std::uint32_t stream) const;
+  [[nodiscard]] bool may_use(const Live& block, std::uint32_t stream) const;
+  std::string end_capture();
   std::string apply(const Advance& op);
   std::string apply(const SyncStream& op);
   std::string apply(const Trim& op);
@@ -83,6 +102,13 @@ class Machine {
   std::vector<Live> live_;
   // (handle, offset) -> end: the physical bytes in use.
   std::map<std::pair<MemHandle, std::uint64_t>, std::uint64_t> in_use_;
+  std::vector<PoolId> begun_;
+  std::vector<PoolId> held_;  // pools that were begun and not released
+  std::optional<Graph> capturing_;
+  std::vector<Graph> graphs_;
+  std::uint64_t captures_ = 0;
+  std::map<PoolId, std::uint32_t> last_replay_;  // by pool: the stream
+  std::set<std::uint32_t> freed_users_;  // streams that used captured blocks which are freed now
   std::uint64_t allocated_ = 0;
   std::uint64_t requested_ = 0;
   std::uint64_t peak_allocated_ = 0;

@@ -16,6 +16,22 @@ struct Printer {
   std::string operator()(const UseOn& op) const {
     return fmt::format("UseOn{{{}, {}, {}}}", op.block, op.stream, op.duration_us);
   }
+  std::string operator()(const BeginPool& op) const {
+    return fmt::format("BeginPool{{{}, {}, {}}}", op.pool, op.stream, op.all_streams);
+  }
+  std::string operator()(const EndPool& op) const {
+    return fmt::format("EndPool{{{}}}", op.release);
+  }
+  std::string operator()(const Capture& op) const {
+    return fmt::format("Capture{{{}, {}}}", op.stream, op.pool);
+  }
+  std::string operator()(const EndCapture& /*op*/) const { return "EndCapture{}"; }
+  std::string operator()(const Replay& op) const {
+    return fmt::format("Replay{{{}, {}}}", op.graph, op.stream);
+  }
+  std::string operator()(const DropGraph& op) const {
+    return fmt::format("DropGraph{{{}}}", op.graph);
+  }
   std::string operator()(const Advance& op) const { return fmt::format("Advance{{{}}}", op.us); }
   std::string operator()(const SyncStream& op) const {
     return fmt::format("SyncStream{{{}}}", op.stream);
@@ -57,6 +73,15 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (dice < 70) return SyncStream{stream};
   if (dice < 110 && style.streams > 1) {
     return UseOn{any, stream, static_cast<std::uint32_t>(below(200))};
+  }
+  if (style.pools) {
+    const auto pool = static_cast<std::uint32_t>(below(3));
+    if (dice < 112) return BeginPool{pool, stream, below(2) == 0};
+    if (dice < 116) return EndPool{below(2) == 0};
+    if (dice < 119) return Capture{stream, pool};
+    if (dice < 124) return EndCapture{};
+    if (dice < 132) return Replay{any, stream};
+    if (dice < 134) return DropGraph{any};
   }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
   // Around the target, as likely to grow as to shrink; phases of growth and of decay come of

@@ -51,8 +51,29 @@ struct Report {  // statistics, report and their resets
   bool reset = false;
 };
 
-using Op =
-    std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report, UseOn>;
+struct BeginPool {  // requests of one stream (or of all) go to a private pool
+  std::uint32_t pool = 0;
+  std::uint32_t stream = 0;
+  bool all_streams = false;
+};
+struct EndPool {  // of the last one begun, if it was not begun for a capture
+  bool release = false;
+};
+struct Capture {  // a stream begins to capture a graph, into a pool of its own or that of another
+  std::uint32_t stream = 0;
+  std::uint32_t pool = 0;
+};
+struct EndCapture {};
+struct Replay {
+  std::uint32_t graph = 0;
+  std::uint32_t stream = 0;
+};
+struct DropGraph {
+  std::uint32_t graph = 0;
+};
+
+using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
+                        UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -69,6 +90,7 @@ struct ProgramStyle {
   std::uint32_t live_blocks = 0;
   bool faults = false;
   bool limits = false;
+  bool pools = false;  // private pools and graphs
 };
 
 /// The next operation of a random program with `live` live blocks now.

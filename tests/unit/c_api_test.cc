@@ -77,6 +77,28 @@ TEST_F(CApi, WillNotDestroyUnderLiveBlocks) {
   EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
 }
 
+TEST_F(CApi, PoolsAndStreams) {
+  void* other = reinterpret_cast<void*>(16);  // a name is enough while nothing waits for it
+  EXPECT_EQ(gapless_begin_pool(allocator, 0, 0, 7, nullptr, 0), GAPLESS_OK);
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 2 << 20, nullptr, &memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_record_stream(allocator, memory, nullptr), GAPLESS_OK);
+  EXPECT_EQ(gapless_record_stream(allocator, static_cast<char*>(memory) + 1, other),
+            GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("no block begins"));
+  EXPECT_EQ(gapless_end_pool(allocator, 0, 0, 7), GAPLESS_OK);
+  EXPECT_EQ(gapless_end_pool(allocator, 0, 0, 7), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  void* elsewhere = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 2 << 20, nullptr, &elsewhere), GAPLESS_OK);
+  EXPECT_NE(elsewhere, memory);
+  EXPECT_EQ(gapless_release_pool(allocator, 0, 0, 7), GAPLESS_OK);
+  EXPECT_EQ(gapless_release_pool(allocator, 0, 0, 7), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_begin_pool(allocator, 9, 0, 7, nullptr, 1), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_free(allocator, elsewhere), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
 TEST_F(CApi, LimitIsKept) {
   EXPECT_EQ(gapless_set_limit(allocator, 0, 4 << 20), GAPLESS_OK);
   void* memory = nullptr;

@@ -56,7 +56,7 @@ echo "== layers and formats"
 check "layers" python3 tools/setup/check_layers.py
 check "format" tools/setup/lint.sh format
 
-suite release all
+GAPLESS_MODEL_OPS=200000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
 suite asan all -LE slow
 suite tsan "unit_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'

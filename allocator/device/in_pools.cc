@@ -1,0 +1,147 @@
+// DeviceHeap in private pools: memory that is a pool's own until the pool is given up.
+//
+//   a pool's request --> its own free memory, in the home or a window
+//                    --> memory for everyone, which is the pool's from then on
+//                        (while a graph is captured: only what is known to be done; nobody waits)
+//
+// A captured graph writes to its addresses each time it runs, also to those of blocks that were
+// freed in the capture: the windows they lie in are pinned, and neither unmapped nor repaired.
+#include <algorithm>
+
+#include "allocator/device/device_heap.h"
+
+namespace gapless {
+
+Owner DeviceHeap::owner_in_pool(Owner owner, PoolIndex pool) {
+  const Owner in_pool = streams_.sets().in_pool(owner, pool);
+  home_.note_pool(in_pool, pool);
+  home_.note_pool(streams_.sets().anyone_in(pool), pool);
+  return in_pool;
+}
+
+Owner DeviceHeap::owner_with_use(Owner owner, StreamHandle stream) {
+  const Owner used = streams_.with_use(owner, stream);
+  home_.note_pool(used, streams_.sets().pool_of(used));
+  return used;
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner general, bool capturing,
+                                             const Demand& demand) {
+  if (open_units_.size() != streams_.streams()) note_streams();
+  in_capture_ = capturing;
+  Placed placed = place_in_own_pool(size, owner);
+  if (placed.status != Status::ok) {
+    placed = capturing ? place_for_capture(size, owner, demand)
+                       : place(size, general, [&] { return demand; });
+  }
+  in_capture_ = false;
+  if (capturing && placed.status == Status::ok) {
+    const Block& block = blocks_[placed.block];
+    if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
+  }
+  return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
+  const PoolIndex pool = streams_.sets().pool_of(owner);
+  Reach reach(owner, 0, streams_.sets().anyone_in(pool), pool);
+  const Fit own = home_.fit(size, owner, reach.anyone);
+  if (own.hole != 0) return in_hole_of_any(own, size, owner);
+  if (use_windows()) {
+    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
+  }
+  if (!in_capture_) {  // what other streams freed in the pool
+    reach.others_up_to = streams_.now();
+    const Fit others = home_.fit_among_others(size, reach);
+    if (others.hole != 0) return in_hole_of_any(others, size, owner);
+    if (use_windows()) {
+      if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
+    }
+  }
+  return use_windows() ? in_new_window(size, reach) : Placed{Status::out_of_memory, 0, 0};
+}
+
+DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
+  const WindowPlan plan = mapper_.plan(size, reach);
+  if (plan.missing != 0) return {Status::out_of_memory, 0, 0};
+  WindowSpot spot;
+  last_driver_status_ = map_window(plan, size, reach.owner, spot);
+  return last_driver_status_ == DriverStatus::ok ? in_window(spot, reach.owner) : failure();
+}
+
+DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const Demand& demand) {
+  ++misses_;
+  const Reach reach(owner, streams_.all_completed(),
+                    streams_.sets().anyone_in(streams_.sets().pool_of(owner)), 0);
+  const Fit fit = home_.fit_among_others(size, reach);
+  if (fit.hole != 0) return in_hole(fit, size);
+  if (use_windows()) {
+    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
+    const Placed placed = in_new_window(size, reach);
+    if (placed.status == Status::ok) return placed;
+  }
+  const auto growth = home_.growth_for(size, reach, !vmm_);
+  if (use_windows()) return map_window_or_grow(size, reach, demand, growth);
+  if (!growth) return {Status::out_of_memory, 0, 0};
+  return grow_and_place(*growth, size, reach);
+}
+
+// --- giving back ---------------------------------------------------------------------------------
+
+void DeviceHeap::pin(PoolIndex pool, WindowId window) {
+  std::vector<WindowId>& pinned = pinned_[pool];
+  if (std::find(pinned.begin(), pinned.end(), window) != pinned.end()) return;
+  pinned.push_back(window);
+  mapper_.pin(window);
+}
+
+void DeviceHeap::unite_pool(PoolIndex pool) {
+  const Owner anyone = streams_.sets().anyone_in(pool);
+  home_.note_pool(anyone, pool);
+  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
+    if (streams_.sets().pool_of(static_cast<Owner>(owner)) != pool) continue;
+    home_.settle(static_cast<Owner>(owner), streams_.now(), anyone);
+  }
+}
+
+void DeviceHeap::open_pool(PoolIndex pool) {
+  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
+    if (streams_.sets().pool_of(static_cast<Owner>(owner)) != pool) continue;
+    home_.settle(static_cast<Owner>(owner), streams_.now());
+  }
+}
+
+void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
+  if (captured) {
+    given_up_.push_back(pool);
+    return;
+  }
+  open_pool(pool);
+  emptied_pools_.push_back(pool);
+}
+
+bool DeviceHeap::reclaim_given_up() {
+  if (given_up_.empty() || streams_.any_capturing()) return false;
+  // Nobody knows on which streams the graphs ran.
+  if (finish_streams() != DriverStatus::ok) return false;
+  ++retries_;
+  for (const PoolIndex pool : given_up_) {
+    open_pool(pool);
+    for (const WindowId window : pinned_[pool]) mapper_.unpin(window);
+    pinned_.erase(pool);
+    emptied_pools_.push_back(pool);
+  }
+  given_up_.clear();
+  return true;
+}
+
+void DeviceHeap::prepare_capture() {
+  streams_.tell_apart();
+  note_streams();
+  for (StreamIndex stream = 0; stream < streams_.streams(); ++stream) {
+    (void)streams_.close_epoch(stream);
+  }
+  (void)streams_.poll();
+}
+
+}  // namespace gapless

@@ -1,0 +1,108 @@
+// SimDriver: capturing graphs and running them.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "simgpu/sim_driver.h"
+
+namespace gapless::simgpu {
+
+CapturedGraph* SimDriver::capture_of(StreamHandle stream) {
+  for (CapturedGraph& graph : capturing_) {
+    if (std::find(graph.branches.begin(), graph.branches.end(), stream) != graph.branches.end()) {
+      return &graph;
+    }
+  }
+  return nullptr;
+}
+
+std::size_t SimDriver::branch_of(const CapturedGraph& graph, StreamHandle stream) {
+  return static_cast<std::size_t>(std::find(graph.branches.begin(), graph.branches.end(), stream) -
+                                  graph.branches.begin());
+}
+
+bool SimDriver::forbidden_in_capture(std::string_view call, StreamHandle stream) {
+  if (capture_of(stream) == nullptr) return false;
+  violations_.push_back(fmt::format("{} on stream {:#x}, which is capturing", call, stream));
+  return true;
+}
+
+bool SimDriver::waits_in_capture(std::string_view call) {
+  if (capturing_.empty()) return false;
+  violations_.push_back(fmt::format("{} while a graph is being captured", call));
+  return true;
+}
+
+DriverStatus SimDriver::stream_is_capturing(DeviceIndex device, StreamHandle stream,
+                                            bool& capturing) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_is_capturing);
+  if (!timeline_.find_stream(device, stream)) return DriverStatus::invalid_handle;
+  capturing = capture_of(stream) != nullptr;
+  return DriverStatus::ok;
+}
+
+void SimDriver::begin_capture(DeviceIndex device, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  capturing_.push_back({.device = device, .branches = {stream}});
+}
+
+CapturedGraph SimDriver::end_capture(StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::find_if(capturing_.begin(), capturing_.end(),
+                   [&](const CapturedGraph& graph) { return graph.branches.front() == stream; });
+  CapturedGraph graph = std::move(*found);
+  capturing_.erase(found);
+  return graph;
+}
+
+void SimDriver::order(DeviceIndex device, StreamHandle earlier, StreamHandle later) {
+  const std::scoped_lock lock(mutex_);
+  if (CapturedGraph* graph = capture_of(earlier); graph != nullptr) {
+    if (branch_of(*graph, later) == graph->branches.size()) graph->branches.push_back(later);
+    graph->steps.push_back(
+        {.branch = branch_of(*graph, later), .after = branch_of(*graph, earlier)});
+    return;
+  }
+  const auto from = stream_index(device, earlier, "order");
+  const auto to = stream_index(device, later, "order");
+  if (from && to) order_streams(device, *from, *to);
+}
+
+void SimDriver::order_streams(DeviceIndex device, std::uint32_t earlier, std::uint32_t later) {
+  const EventHandle event = timeline_.create_event(device);
+  timeline_.record(event, earlier);
+  timeline_.wait_event(later, event);
+  timeline_.destroy_event(event);
+}
+
+void SimDriver::replay(const CapturedGraph& graph, StreamHandle stream) {
+  const std::scoped_lock lock(mutex_);
+  const auto first = stream_index(graph.device, stream, "replay");
+  if (!first) return;
+  std::vector<std::uint32_t> branches = {*first};
+  std::vector<StreamHandle> made;
+  for (std::size_t i = 1; i < graph.branches.size(); ++i) {
+    made.push_back(timeline_.create_stream(graph.device));
+    branches.push_back(*timeline_.find_stream(graph.device, made.back()));
+    order_streams(graph.device, *first, branches.back());
+  }
+  for (const CapturedGraph::Step& step : graph.steps) {
+    if (step.after != step.branch) {
+      order_streams(graph.device, branches[step.after], branches[step.branch]);
+      continue;
+    }
+    const Stamp stamp = timeline_.submit(branches[step.branch], step.duration_ns);
+    for (const Access& access : step.accesses) {
+      if (access.bytes != 0) touch(graph.device, access, stamp);
+    }
+  }
+  for (std::size_t i = 1; i < branches.size(); ++i) {
+    order_streams(graph.device, branches[i], *first);
+    timeline_.destroy_stream(made[i - 1]);
+  }
+}
+
+}  // namespace gapless::simgpu
