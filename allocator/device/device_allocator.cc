@@ -1,6 +1,7 @@
 #include "allocator/device/device_allocator.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 
@@ -9,8 +10,6 @@
 namespace gapless {
 namespace {
 
-// PyTorch's kSmallSize: blocks up to this size are counted in the small pool.
-constexpr std::uint64_t kSmallPoolBytes = MiB;
 // Larger requests cannot be meant: they pass what 32-bit units reach.
 constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
 
@@ -62,13 +61,7 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
     note_memory();
     return placed.status;
   }
-  Block& block = heap_.blocks()[placed.block];
-  block.owner = owner;
-  block.extra = static_cast<std::uint32_t>(rounded - bytes);
-  block.small = rounded <= kSmallPoolBytes;
-  live_.insert(placed.address, placed.block);
-  statistics_.on_alloc(block.small, static_cast<std::int64_t>(rounded),
-                       static_cast<std::int64_t>(bytes));
+  note_block(placed, owner, rounded, bytes);
   if (heap_.changes() != noted_changes_) [[unlikely]]
     note_memory();
   address = placed.address;
@@ -81,13 +74,7 @@ Status DeviceAllocator::free(DeviceAddress address) {
   const BlockId id =
       live_.take(address, [&](BlockId block) { return heap_.address_of(block) == address; });
   if (id == 0) return Status::invalid_argument;
-  const Block& block = heap_.blocks()[id];
-  const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
-  const Owner owner = block.owner;
-  statistics_.on_free(block.small, bytes, bytes - block.extra);
-  heap_.free(id, owner);
-  if (pools_.any()) [[unlikely]]
-    note_pool_free(owner, static_cast<std::uint64_t>(bytes));
+  free_block(id);
   return Status::ok;
 }
 
@@ -211,6 +198,67 @@ std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
   const std::scoped_lock lock(lock_);
   const PrivatePool* const pool = pools_.find(id);
   return pool == nullptr ? 0 : pool->live_bytes;
+}
+
+PoolState DeviceAllocator::checkpoint_pool(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  PoolState state{id, {}};
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return state;
+  for_each_block_of(pool->index, [&](BlockId block, const Block& facts) {
+    state.blocks.push_back(
+        {heap_.address_of(block), heap_.place_of(block), facts.owner, facts.extra});
+  });
+  return state;
+}
+
+Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(state.id);
+  if (pool == nullptr) return Status::invalid_argument;
+  // By address: what stays is in both.
+  std::map<DeviceAddress, const PoolState::BlockState*> wanted;
+  for (const PoolState::BlockState& block : state.blocks) wanted[block.address] = &block;
+  std::vector<BlockId> leaving;
+  for_each_block_of(pool->index, [&](BlockId id, const Block& block) {
+    const auto found = wanted.find(heap_.address_of(id));
+    if (found != wanted.end() && found->second->place.spot.size == block.size) {
+      wanted.erase(found);
+    } else {
+      leaving.push_back(id);
+    }
+  });
+  for (const auto& [address, block] : wanted) {
+    if (!heap_.could_be_at(block->place, pool->index, leaving)) return Status::invalid_argument;
+  }
+  ++pool->users;  // it stays while it has no block for a moment
+  for (const BlockId id : leaving) {
+    delta.freed.push_back(heap_.address_of(id));
+    free_block(live_.take(delta.freed.back(), [id](BlockId block) { return block == id; }));
+  }
+  heap_.unite_pool(pool->index);
+  for (const auto& [address, block] : wanted) {
+    const DeviceHeap::Placed placed = heap_.place_at(block->place, block->owner);
+    const std::uint64_t bytes = block->place.spot.size * kUnitBytes;
+    ++pool->live_blocks;
+    pool->live_bytes += bytes;
+    note_block(placed, block->owner, bytes, bytes - block->slack_bytes);
+    delta.allocated.push_back(address);
+  }
+  --pool->users;
+  return Status::ok;
+}
+
+std::vector<DeviceAddress> DeviceAllocator::pool_blocks(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  std::vector<DeviceAddress> blocks;
+  if (const PrivatePool* const pool = pools_.find(id); pool != nullptr) {
+    for_each_block_of(pool->index, [&](BlockId block, const Block& /*facts*/) {
+      blocks.push_back(heap_.address_of(block));
+    });
+  }
+  std::sort(blocks.begin(), blocks.end());
+  return blocks;
 }
 
 // --- statistics and reports ----------------------------------------------------------------------

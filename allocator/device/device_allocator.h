@@ -62,6 +62,9 @@ struct HeapReport {
 };
 
 class DeviceAllocator {
+  // PyTorch's kSmallSize: blocks up to this size are counted in the small pool.
+  static constexpr std::uint64_t kSmallPoolBytes = std::uint64_t{1} << 20;
+
  public:
   /// `driver` must outlive this. Makes no driver call until memory is asked for.
   DeviceAllocator(Driver& driver, DeviceIndex device, const DeviceProperties& properties,
@@ -98,6 +101,14 @@ class DeviceAllocator {
   Status set_pool_use_on_oom(PoolId id, bool use);
   /// How many users the pool has; 0 where there is none of that name.
   [[nodiscard]] int pool_users(PoolId id) const;
+  /// The pool's blocks as they are now, to be had again: for programs that capture one graph after
+  /// another as if each were the first. Empty where there is no such pool.
+  [[nodiscard]] PoolState checkpoint_pool(PoolId id) const;
+  /// Frees the pool's blocks that the state has not, and allocates those that it has, each where it
+  /// was. invalid_argument, and nothing changed, where the pool is gone or a place is not free.
+  Status restore_pool(const PoolState& state, PoolDelta& delta);
+  /// The addresses of the pool's live blocks, in order.
+  [[nodiscard]] std::vector<DeviceAddress> pool_blocks(PoolId id) const;
   /// Live bytes of the pool.
   [[nodiscard]] std::uint64_t pool_live_bytes(PoolId id) const;
 
@@ -123,6 +134,14 @@ class DeviceAllocator {
 
  private:
   DeviceHeap::Placed place(Unit units, StreamHandle stream, const Demand& demand, Owner& owner);
+  /// Calls f(id, block) for the live blocks of that pool.
+  template <class F>
+  void for_each_block_of(PoolIndex pool, F&& f) const {
+    live_.for_each([&](BlockId id) {
+      const Block& block = heap_.blocks()[id];
+      if (heap_.streams().sets().pool_of(block.owner) == pool) f(id, block);
+    });
+  }
   void make_pool(PoolId id);
   /// After running out: with what is free in pools that allow it.
   DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
@@ -130,6 +149,27 @@ class DeviceAllocator {
   void give_up_if_unused(const PrivatePool& pool);
   [[nodiscard]] PoolId pool_id(Owner owner) const;
   [[nodiscard]] DeviceStatistics read_statistics() const;
+  /// A block begins to live.
+  void note_block(const DeviceHeap::Placed& placed, Owner owner, std::uint64_t bytes,
+                  std::uint64_t requested_bytes) {
+    Block& block = heap_.blocks()[placed.block];
+    block.owner = owner;
+    block.extra = static_cast<std::uint32_t>(bytes - requested_bytes);
+    block.small = bytes <= kSmallPoolBytes;
+    live_.insert(placed.address, placed.block);
+    statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
+                         static_cast<std::int64_t>(requested_bytes));
+  }
+  /// A block that is in the live table no more ends.
+  void free_block(BlockId id) {
+    const Block& block = heap_.blocks()[id];
+    const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
+    const Owner owner = block.owner;
+    statistics_.on_free(block.small, bytes, bytes - block.extra);
+    heap_.free(id, owner);
+    if (pools_.any()) [[unlikely]]
+      note_pool_free(owner, static_cast<std::uint64_t>(bytes));
+  }
   /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
   std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;

@@ -15,6 +15,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,14 @@ class DeviceHeap {
   /// A block of `size` units in the pool of `owner`; `general` is the same streams outside of it.
   /// `capturing`: a graph is; then nothing is waited for, and no event touched.
   Placed place_in_pool(Unit size, Owner owner, Owner general, bool capturing, const Demand& demand);
+  /// Where a live block lies, so that one can be put there again.
+  [[nodiscard]] Place place_of(BlockId block) const;
+  /// Whether that place consists of memory that is free in the pool or belongs to these live
+  /// blocks.
+  [[nodiscard]] bool could_be_at(const Place& place, PoolIndex pool,
+                                 std::span<const BlockId> leaving) const;
+  /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
+  Placed place_at(const Place& place, Owner owner);
   /// Before a graph may be captured: what is done is known then.
   void prepare_capture();
   /// What is free in the pool is good for all of it: its graphs run one after the other.

@@ -86,6 +86,62 @@ DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const D
   return grow_and_place(*growth, size, reach);
 }
 
+// --- places that are known -----------------------------------------------------------------------
+
+Place DeviceHeap::place_of(BlockId id) const {
+  const Block& block = blocks_[id];
+  if (block.state != BlockState::window) return {0, {0, block.begin, block.size}};
+  return {mapper_.windows().at(block.prev).address, {block.prev, block.begin, block.size}};
+}
+
+bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
+                             std::span<const BlockId> leaving) const {
+  const WindowSpot& spot = place.spot;
+  std::vector<UnitRange> wanted = {{spot.begin, spot.size}};
+  if (place.window_address != 0) {
+    if (!mapper_.is_there(spot.window, place.window_address)) return false;
+    wanted = mapper_.windows().home_ranges(spot);
+  }
+  std::vector<BlockId> pieces(leaving.begin(), leaving.end());
+  for (const BlockId id : leaving) {
+    if (blocks_[id].state != BlockState::window) continue;
+    for (BlockId lent = blocks_[id].link_next; lent != 0; lent = blocks_[lent].link_next) {
+      pieces.push_back(lent);
+    }
+  }
+  std::uint64_t found = 0;
+  std::uint64_t needed = 0;
+  for (const UnitRange& range : wanted) needed += range.size;
+  home_.for_each([&](BlockId id, const Block& block) {
+    const bool is_free =
+        block.state == BlockState::hole && streams_.sets().pool_of(block.owner) == pool;
+    if (!is_free && std::find(pieces.begin(), pieces.end(), id) == pieces.end()) return;
+    for (const UnitRange& range : wanted) {
+      const Unit begin = std::max(range.begin, block.begin);
+      const Unit end = std::min(range.begin + range.size, block.end());
+      if (begin < end) found += end - begin;
+    }
+  });
+  return found == needed;
+}
+
+DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
+  in_capture_ = true;  // who restores a state knows in what order it is used
+  Placed placed;
+  const WindowSpot& spot = place.spot;
+  if (place.window_address != 0) {
+    placed = in_window(spot, owner);
+  } else {
+    BlockId hole = 0;
+    home_.for_each([&](BlockId id, const Block& block) {
+      if (block.begin <= spot.begin && spot.begin < block.end()) hole = id;
+    });
+    placed = in_hole({hole, spot.begin}, spot.size);
+  }
+  in_capture_ = false;
+  return placed;
+}
+
 // --- giving back ---------------------------------------------------------------------------------
 
 void DeviceHeap::pin(PoolIndex pool, WindowId window) {

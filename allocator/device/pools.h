@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/device/recall.h"
 #include "allocator/driver/driver.h"
 #include "allocator/stream/stream_sets.h"
 
@@ -26,6 +27,24 @@ namespace gapless {
 using PoolId = std::pair<std::uint64_t, std::uint64_t>;
 /// Whether a stream's requests go to a pool.
 using StreamFilter = std::function<bool(StreamHandle)>;
+
+/// Where a pool's blocks lay at one moment (DeviceAllocator::checkpoint_pool).
+struct PoolState {
+  struct BlockState {
+    DeviceAddress address = 0;
+    Place place;  // its size is the block's
+    Owner owner = kAnyone;
+    std::uint32_t slack_bytes = 0;  // rounding: units * 512 - requested bytes
+  };
+  PoolId id;
+  std::vector<BlockState> blocks;
+};
+
+/// What restoring a pool's state changed, by address.
+struct PoolDelta {
+  std::vector<DeviceAddress> freed;
+  std::vector<DeviceAddress> allocated;
+};
 
 struct PrivatePool {
   PoolId id;
