@@ -31,9 +31,58 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
     address = 0;
     return Status::ok;
   }
+  Status status = try_alloc(bytes, stream, address);
+  if (status != Status::out_of_memory) [[likely]]
+    return status;
+  if (bytes <= kMostBytes && free_some_memory()) status = try_alloc(bytes, stream, address);
+  if (status == Status::out_of_memory) note_out_of_memory(bytes, stream);
+  return status;
+}
+
+bool DeviceAllocator::free_some_memory() {
+  std::vector<std::function<bool()>> callbacks;
+  {
+    const std::scoped_lock lock(lock_);
+    callbacks = free_memory_callbacks_;
+  }
+  bool freed = false;
+  for (const auto& callback : callbacks) freed = callback() || freed;
+  return freed;
+}
+
+void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle stream) {
+  std::vector<std::function<void(const FailedRequest&)>> observers;
+  FailedRequest failed{device_, bytes, stream, {}};
+  {
+    const std::scoped_lock lock(lock_);
+    ++statistics_.ooms;
+    if (const PoolIndex pool = pools_.of(stream); pool != 0) failed.pool = pools_.at(pool).id;
+    last_failed_ = failed;
+    observers = out_of_memory_observers_;
+  }
+  for (const auto& observer : observers) observer(failed);
+}
+
+void DeviceAllocator::add_free_memory_callback(std::function<bool()> callback) {
+  const std::scoped_lock lock(lock_);
+  free_memory_callbacks_.push_back(std::move(callback));
+}
+
+void DeviceAllocator::add_out_of_memory_observer(
+    std::function<void(const FailedRequest&)> observer) {
+  const std::scoped_lock lock(lock_);
+  out_of_memory_observers_.push_back(std::move(observer));
+}
+
+FailedRequest DeviceAllocator::last_failed_request() const {
+  const std::scoped_lock lock(lock_);
+  return last_failed_;
+}
+
+Status DeviceAllocator::try_alloc(std::uint64_t bytes, StreamHandle stream,
+                                  DeviceAddress& address) {
   const std::scoped_lock lock(lock_);
   if (bytes > kMostBytes) {
-    ++statistics_.ooms;
     last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
     return Status::out_of_memory;
   }
@@ -56,7 +105,6 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
     placed = place_from_pools(units, owner, demand());
   }
   if (placed.status != Status::ok) {
-    if (placed.status == Status::out_of_memory) ++statistics_.ooms;
     last_failure_ = describe_failure(bytes, owner, placed.status);
     note_memory();
     return placed.status;

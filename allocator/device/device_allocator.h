@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,14 @@ struct HeapReport {
   std::uint64_t free_page_bytes = 0;  // in wholly free pages
 };
 
+/// A request that could not be served.
+struct FailedRequest {
+  DeviceIndex device = 0;
+  std::uint64_t bytes = 0;
+  StreamHandle stream = 0;
+  PoolId pool;
+};
+
 class DeviceAllocator {
   // PyTorch's kSmallSize: blocks up to this size are counted in the small pool.
   static constexpr std::uint64_t kSmallPoolBytes = std::uint64_t{1} << 20;
@@ -76,6 +85,14 @@ class DeviceAllocator {
 
   /// At least `bytes` bytes, aligned to 512, for work on `stream`. 0 bytes give address 0.
   Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
+  /// Called when a request finds no memory, before it fails; true says that memory was freed, and
+  /// the request is tried again. And called when a request has failed for lack of memory. Both run
+  /// without a lock held, in the order they were added, and may allocate and free.
+  void add_free_memory_callback(std::function<bool()> callback);
+  void add_out_of_memory_observer(std::function<void(const FailedRequest&)> observer);
+  /// The last request that failed; 0 bytes where none did.
+  [[nodiscard]] FailedRequest last_failed_request() const;
+
   /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
   Status free(DeviceAddress address);
 
@@ -133,6 +150,10 @@ class DeviceAllocator {
   void validate() const;
 
  private:
+  Status try_alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
+  /// Runs the callbacks that may free memory; whether any did.
+  bool free_some_memory();
+  void note_out_of_memory(std::uint64_t bytes, StreamHandle stream);
   DeviceHeap::Placed place(Unit units, StreamHandle stream, const Demand& demand, Owner& owner);
   /// Calls f(id, block) for the live blocks of that pool.
   template <class F>
@@ -184,6 +205,9 @@ class DeviceAllocator {
   StatisticsKeeper statistics_;
   std::uint64_t noted_changes_ = 0;  // heap_.changes() at the last note_memory()
   std::string last_failure_;
+  FailedRequest last_failed_;
+  std::vector<std::function<bool()>> free_memory_callbacks_;
+  std::vector<std::function<void(const FailedRequest&)>> out_of_memory_observers_;
 };
 
 }  // namespace gapless

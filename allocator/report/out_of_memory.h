@@ -1,0 +1,61 @@
+// OutOfMemoryReport: why a request failed, as data: what was asked, what is live, what was free and
+// why it could not be used, and what would have made it fit.
+//
+//   asked 1.23 GiB on stream 0x0
+//   live   14.94 GiB in 812 blocks     by size, stream and pool
+//   free    3.18 GiB    0.40 whole pages, 0.12 parts of pages, 2.66 of private pools
+//   would fit with 0.83 GiB more, or when pool {0, 3} is released
+//
+// Made of a HeapReport, after the fact: nothing here is on the path of a request that succeeds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "allocator/device/device_allocator.h"
+
+namespace gapless {
+
+struct OutOfMemoryReport {
+  FailedRequest request;
+  std::string device_name;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t live_bytes = 0;
+  std::uint64_t live_blocks = 0;
+
+  /// Live blocks that have something in common.
+  struct Group {
+    std::string name;  // "1 MiB to 2 MiB", "stream 0x7f10", "pool {0, 3}"
+    std::uint64_t bytes = 0;
+    std::uint64_t blocks = 0;
+  };
+  std::vector<Group> by_size;  // all by bytes, the most first
+  std::vector<Group> by_stream;
+  std::vector<Group> by_pool;  // private pools only
+
+  /// Free memory: in whole pages, which windows join; in parts of pages, which one request can use
+  /// two of; and in private pools that the request was not for.
+  std::uint64_t free_page_bytes = 0;
+  std::uint64_t free_part_bytes = 0;
+  std::uint64_t free_parts = 0;
+  std::vector<Group> free_in_pools;
+  /// What is in use on the device by others: other processes, and memory not of this allocator.
+  std::uint64_t elsewhere_bytes = 0;
+  /// How much more memory would have made it fit.
+  std::uint64_t missing_bytes = 0;
+  /// What would help, in words, the best first.
+  std::vector<std::string> advice;
+};
+
+/// `device_free_bytes`: what the driver says is free on the device now.
+OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
+                          std::uint64_t device_free_bytes);
+
+/// For people; several lines.
+std::string to_text(const OutOfMemoryReport& report);
+/// Every field, as JSON.
+std::string to_json(const OutOfMemoryReport& report);
+
+}  // namespace gapless
