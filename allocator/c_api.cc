@@ -225,6 +225,28 @@ gapless_status gapless_release_pool(gapless_allocator* allocator, int32_t device
   });
 }
 
+gapless_status gapless_sleep(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                             uint64_t pool_second, int save) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const Status status = found.sleep_pool({pool_first, pool_second}, save != 0);
+    if (status == Status::ok) return GAPLESS_OK;
+    return fail(code_of(status), status == Status::invalid_argument
+                                     ? "there is no such pool, or it is asleep already"
+                                     : "the driver refused, or a graph is being captured");
+  });
+}
+
+gapless_status gapless_wake(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                            uint64_t pool_second) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const Status status = found.wake_pool({pool_first, pool_second});
+    if (status == Status::ok) return GAPLESS_OK;
+    return fail(code_of(status), status == Status::invalid_argument
+                                     ? "there is no such pool"
+                                     : "the device has not the memory for it now");
+  });
+}
+
 gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics) {
   return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {

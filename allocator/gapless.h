@@ -112,6 +112,14 @@ gapless_status gapless_end_pool(gapless_allocator* allocator, int32_t device, ui
 gapless_status gapless_release_pool(gapless_allocator* allocator, int32_t device,
                                     uint64_t pool_first, uint64_t pool_second);
 
+/* Gives the pool's memory back to the device, while its blocks keep their addresses, which must not
+ * be used until gapless_wake. `save`: contents are kept in host memory, else lost. Waits for the
+ * device. gapless_wake may be GAPLESS_OUT_OF_MEMORY: the pool stays asleep. */
+gapless_status gapless_sleep(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                             uint64_t pool_second, int save);
+gapless_status gapless_wake(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                            uint64_t pool_second);
+
 gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics);
 gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device);

@@ -144,6 +144,7 @@ DeviceHeap::Placed DeviceAllocator::place(Unit units, StreamHandle stream, const
   const PoolIndex index = pools_.of(stream);
   if (index == 0) return heap_.place(units, owner, [&] { return demand; });
   PrivatePool& pool = pools_.at(index);
+  if (heap_.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   const bool capturing = heap_.streams().is_capturing(stream);
   pool.captured = pool.captured || capturing;
   const Owner general = owner;
@@ -179,6 +180,7 @@ void DeviceAllocator::note_pool_free(Owner owner, std::uint64_t bytes) {
 
 void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
+  saved_.erase(pool.index);
   heap_.give_up_pool(pool.index, pool.captured);
   pools_.forget(pool.index);
 }
@@ -297,6 +299,61 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   return Status::ok;
 }
 
+Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr || heap_.is_asleep(pool->index) || !heap_.uses_vmm()) {
+    return Status::invalid_argument;
+  }
+  if (heap_.streams().any_capturing()) return Status::driver_error;
+  std::vector<BlockId> blocks;
+  for_each_block_of(pool->index, [&](BlockId block, const Block&) { blocks.push_back(block); });
+  std::map<DeviceAddress, std::vector<unsigned char>> contents;
+  if (save && driver_.device_synchronize(device_) != DriverStatus::ok) return Status::driver_error;
+  for (const BlockId block : blocks) {
+    if (!save) break;
+    const DeviceAddress address = heap_.address_of(block);
+    auto& bytes = contents[address];
+    bytes.resize(heap_.blocks()[block].size * kUnitBytes);
+    if (driver_.copy_to_host(device_, bytes.data(), address, bytes.size(), 0) != DriverStatus::ok) {
+      return Status::driver_error;
+    }
+  }
+  const DriverStatus status = heap_.sleep(pool->index, blocks);
+  ++statistics_.syncs;
+  saved_[pool->index] = std::move(contents);
+  // Halfway, some pages were other ones for a moment.
+  if (!heap_.is_asleep(pool->index)) (void)restore_contents(pool->index);
+  note_memory();
+  return status == DriverStatus::ok ? Status::ok : Status::driver_error;
+}
+
+Status DeviceAllocator::wake_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return Status::invalid_argument;
+  DriverStatus status = heap_.wake(pool->index);
+  note_memory();
+  if (status == DriverStatus::ok) status = restore_contents(pool->index);
+  if (status == DriverStatus::ok) return Status::ok;
+  return status == DriverStatus::out_of_memory ? Status::out_of_memory : Status::driver_error;
+}
+
+DriverStatus DeviceAllocator::restore_contents(PoolIndex pool) {
+  DriverStatus status = DriverStatus::ok;
+  auto& contents = saved_[pool];
+  while (status == DriverStatus::ok && !contents.empty()) {
+    const auto& [address, bytes] = *contents.begin();
+    // A block that was freed meanwhile has nothing to be brought back.
+    const DeviceAddress at = address;
+    const BlockId live = live_.find(at, [&](BlockId b) { return heap_.address_of(b) == at; });
+    if (live != 0) status = driver_.copy_to_device(device_, at, bytes.data(), bytes.size(), 0);
+    if (status == DriverStatus::ok) contents.erase(contents.begin());
+  }
+  if (contents.empty()) saved_.erase(pool);
+  return status;
+}
+
 std::vector<DeviceAddress> DeviceAllocator::pool_blocks(PoolId id) const {
   const std::scoped_lock lock(lock_);
   std::vector<DeviceAddress> blocks;
@@ -322,6 +379,7 @@ void DeviceAllocator::note_memory() {
 std::string DeviceAllocator::describe_failure(std::uint64_t bytes, Owner owner,
                                               Status status) const {
   std::string text = "asked for " + format_bytes(bytes) + " on device " + std::to_string(device_);
+  if (status == Status::invalid_argument) return text + "; the pool it would go to is asleep";
   if (status == Status::driver_error) {
     return text + "; the driver failed with " + to_string(heap_.last_driver_status());
   }
@@ -503,7 +561,9 @@ void DeviceAllocator::validate() const {
   const auto free_now = static_cast<std::int64_t>(heap_.home().free_units() * kUnitBytes);
   const auto present = static_cast<std::int64_t>(heap_.home().present_pages() * heap_.page_bytes());
   check(present == units_now + free_now, "present memory is neither live nor free");
-  check(statistics.reserved_bytes.all.current >= present, "reserved is less than what is present");
+  const auto asleep = static_cast<std::int64_t>(heap_.pages_asleep() * heap_.page_bytes());
+  check(statistics.reserved_bytes.all.current >= present - asleep,
+        "reserved is less than what is present");
 }
 
 }  // namespace gapless

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -126,6 +127,15 @@ class DeviceAllocator {
   Status restore_pool(const PoolState& state, PoolDelta& delta);
   /// The addresses of the pool's live blocks, in order.
   [[nodiscard]] std::vector<DeviceAddress> pool_blocks(PoolId id) const;
+  /// Gives the pool's memory back to the device; its blocks keep their addresses, which must not be
+  /// used until wake_pool(). `save`: contents are kept in host memory, else lost. Waits for the
+  /// device. invalid_argument where there is no such pool or it is asleep; driver_error where the
+  /// driver refused or a graph is being captured: then nothing changed, but contents that were not
+  /// saved may be lost.
+  Status sleep_pool(PoolId id, bool save);
+  /// Brings the pool's memory back, with what was saved. out_of_memory where the device has not
+  /// that much now: the pool stays asleep. Ok for a pool that is awake.
+  Status wake_pool(PoolId id);
   /// Live bytes of the pool.
   [[nodiscard]] std::uint64_t pool_live_bytes(PoolId id) const;
 
@@ -164,6 +174,8 @@ class DeviceAllocator {
     });
   }
   void make_pool(PoolId id);
+  /// Copies back what was saved of the pool; what could not be copied stays saved.
+  DriverStatus restore_contents(PoolIndex pool);
   /// After running out: with what is free in pools that allow it.
   DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
   void note_pool_free(Owner owner, std::uint64_t bytes);
@@ -204,6 +216,8 @@ class DeviceAllocator {
   mutable Pools pools_;
   StatisticsKeeper statistics_;
   std::uint64_t noted_changes_ = 0;  // heap_.changes() at the last note_memory()
+  // Contents of blocks of pools that sleep, by address.
+  std::map<PoolIndex, std::map<DeviceAddress, std::vector<unsigned char>>> saved_;
   std::string last_failure_;
   FailedRequest last_failed_;
   std::vector<std::function<bool()>> free_memory_callbacks_;

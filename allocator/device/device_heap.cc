@@ -395,7 +395,11 @@ void DeviceHeap::validate() const {
   check(mapped == windows().mapped_pages(), "mapped pages do not add up");
   if (!vmm_) return;
   for (PageId page = 0; page < home_.max_pages(); ++page) {
-    check(home_.is_present(page) == (page_handle_[page] != 0), "a page without a handle");
+    const bool asleep = std::any_of(asleep_.begin(), asleep_.end(), [page](const auto& pool) {
+      const std::vector<PageId>& pages = pool.second.pages;
+      return std::binary_search(pages.begin(), pages.end(), page);
+    });
+    check(home_.is_present(page) == (page_handle_[page] != 0 || asleep), "a page without a handle");
   }
 }
 

@@ -83,6 +83,13 @@ class DeviceHeap {
                                  std::span<const BlockId> leaving) const;
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
   Placed place_at(const Place& place, Owner owner);
+  /// Gives the pages back to the device that hold only the pool's `blocks` (all of them that live)
+  /// and holes, and keeps every address. Waits for the device. On failure all is as it was, unless
+  /// the driver refuses that too.
+  DriverStatus sleep(PoolIndex pool, std::span<const BlockId> blocks);
+  /// Brings memory back at every address. On failure what was not mapped yet stays asleep.
+  DriverStatus wake(PoolIndex pool);
+  [[nodiscard]] bool is_asleep(PoolIndex pool) const { return asleep_.contains(pool); }
   /// Before a graph may be captured: what is done is known then.
   void prepare_capture();
   /// What is free in the pool is good for all of it: its graphs run one after the other.
@@ -113,6 +120,8 @@ class DeviceHeap {
   Status release_all();
 
   [[nodiscard]] std::uint64_t reserved_bytes() const;
+  /// Pages of the home whose memory the device has back for now.
+  [[nodiscard]] PageId pages_asleep() const;
   [[nodiscard]] std::uint64_t limit_bytes() const { return physical_.limit_bytes(); }
   void set_limit_bytes(std::uint64_t bytes) {
     physical_.set_limit_bytes(bytes);
@@ -169,6 +178,17 @@ class DeviceHeap {
     }
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
+
+  // --- asleep (sleep.cc) ------------------------------------------------------------------------
+
+  struct Asleep {
+    std::vector<PageId> pages;  // by address
+    std::vector<WindowPlace> places;
+  };
+  [[nodiscard]] std::vector<PageId> pages_only_of(PoolIndex pool,
+                                                  std::span<const BlockId> blocks) const;
+  /// The pool has no block any more: its pages that are asleep are not there.
+  void forget_asleep(PoolIndex pool);
 
   // --- private pools (in_pools.cc) --------------------------------------------------------------
 
@@ -269,6 +289,7 @@ class DeviceHeap {
   Recall recall_;
   bool in_capture_ = false;  // the request that is served now is part of a capture
   std::map<PoolIndex, std::vector<WindowId>> pinned_;
+  std::map<PoolIndex, Asleep> asleep_;
   std::vector<PoolIndex> emptied_pools_;
   std::vector<PoolIndex> given_up_;  // after captures; the device was not waited for yet
   std::uint64_t home_growths_ = 0;

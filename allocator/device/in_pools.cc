@@ -168,6 +168,7 @@ void DeviceHeap::open_pool(PoolIndex pool) {
 }
 
 void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
+  forget_asleep(pool);
   if (captured) {
     given_up_.push_back(pool);
     return;

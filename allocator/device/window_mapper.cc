@@ -254,6 +254,56 @@ bool WindowMapper::unmap_idle() {
   return done;
 }
 
+DriverStatus WindowMapper::unmap_page(PageId page, std::vector<WindowPlace>& kept) {
+  std::vector<std::pair<WindowPlace, bool>> places;
+  windows_.for_each([&](WindowId id, const Window& window) {
+    for (std::uint32_t place = 0; place < window.pages.size(); ++place) {
+      if (window.pages[place] != page) continue;
+      const Unit begin = place * home_.page_units();
+      const bool live = std::any_of(window.live.begin(), window.live.end(), [&](const auto& range) {
+        return range.begin < begin + home_.page_units() && begin < range.begin + range.size;
+      });
+      // A graph may write to any place of a window that is pinned.
+      places.push_back({{id, place, page}, live || window.pins != 0});
+    }
+  });
+  for (const auto& [place, keeps] : places) {
+    const DriverStatus status =
+        space_.unmap(windows_.at(place.window).address + place.place * page_bytes_, page_bytes_);
+    if (status != DriverStatus::ok) return status;
+    if (keeps) {
+      kept.push_back(place);
+    } else {
+      windows_.drop_page(place.window, place.place);
+    }
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus WindowMapper::map_places(std::vector<WindowPlace>& places,
+                                      std::span<const MemHandle> handles) {
+  std::sort(places.begin(), places.end(), [](const WindowPlace& a, const WindowPlace& b) {
+    return a.window != b.window ? a.window < b.window : a.place < b.place;
+  });
+  while (!places.empty()) {
+    // The last run of neighbours, for one call to give access.
+    std::size_t first = places.size() - 1;
+    while (first > 0 && places[first - 1].window == places[first].window &&
+           places[first - 1].place + 1 == places[first].place) {
+      --first;
+    }
+    std::vector<AddressSpace::Mapping> mappings;
+    for (std::size_t i = first; i < places.size(); ++i) {
+      const DeviceAddress address =
+          windows_.at(places[i].window).address + places[i].place * page_bytes_;
+      mappings.push_back({address, handles[places[i].page]});
+    }
+    if (const DriverStatus status = space_.map(mappings); status != DriverStatus::ok) return status;
+    places.resize(first);
+  }
+  return DriverStatus::ok;
+}
+
 bool WindowMapper::drop_pages(PageRange pages) {
   std::vector<std::pair<WindowId, std::uint32_t>> places;
   windows_.for_each([&](WindowId id, const Window& window) {

@@ -39,6 +39,13 @@ struct WindowCounters {
   std::uint64_t evicted = 0;
 };
 
+/// A place of a window, and the page that belongs there.
+struct WindowPlace {
+  WindowId window = 0;
+  std::uint32_t place = 0;
+  PageId page = kNoPage;
+};
+
 class WindowMapper {
  public:
   WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Home& home,
@@ -77,6 +84,14 @@ class WindowMapper {
   /// A pinned window is neither unmapped nor repaired.
   void pin(WindowId window) { ++windows_.at(window).pins; }
   void unpin(WindowId window) { --windows_.at(window).pins; }
+
+  /// Unmaps a page in all windows; the device must be idle. Places under live blocks keep their
+  /// page and are added to `kept`, for map_places(); the others lose it.
+  DriverStatus unmap_page(PageId page, std::vector<WindowPlace>& kept);
+  /// Maps their pages again; those that are mapped leave the list.
+  DriverStatus map_places(std::vector<WindowPlace>& places, std::span<const MemHandle> handles);
+  /// That place, which is not mapped, loses its page.
+  void forget_place(const WindowPlace& place) { windows_.drop_page(place.window, place.place); }
 
   /// Unmaps retired windows whose last use has completed.
   void unmap_retired();

@@ -87,6 +87,22 @@ AGREEMENT = GPT2[:GPT2.index("    times = []")] + """
 """
 
 
+# The peak of a step in which nothing else is large: few tokens (the gradient of the logits is gone by then), no
+# temporaries of the optimizer's, cuBLAS's workspaces small.
+PEAK = AGREEMENT.replace("AdamW(model.parameters())", "AdamW(model.parameters(), fused=True)").replace(
+    "(4, 512)", "(1, 4)").replace("set_to_none=False", "set_to_none=True").replace(
+    "    step()\n    allocated, saved = step()", """    step()
+    torch.cuda.reset_peak_memory_stats()
+    _, saved = step()
+    allocated = torch.cuda.max_memory_allocated()""").replace(
+    "    gradients = sum(p.grad.nbytes for p in model.parameters())", "    gradients = parameters")
+
+
+def test_the_peak_of_a_step_is_parameters_gradients_states_and_what_is_saved(simulate):
+    peak, expected = map(int, simulate(PEAK, CUBLAS_WORKSPACE_CONFIG=":16:8").values()["allocated"].split())
+    assert abs(peak - expected) <= 0.005 * expected
+
+
 def test_allocated_is_what_autograd_saves(simulate):
     allocated, expected = map(int, simulate(AGREEMENT).values()["allocated"].split())
     assert abs(allocated - expected) <= 0.005 * expected

@@ -87,6 +87,10 @@ TEST_F(CApi, PoolsAndStreams) {
             GAPLESS_INVALID_ARGUMENT);
   EXPECT_THAT(gapless_last_error(), HasSubstr("no block begins"));
   EXPECT_EQ(gapless_end_pool(allocator, 0, 0, 7), GAPLESS_OK);
+  EXPECT_EQ(gapless_sleep(allocator, 0, 0, 7, 0), GAPLESS_OK);
+  EXPECT_EQ(gapless_sleep(allocator, 0, 0, 7, 0), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_wake(allocator, 0, 0, 7), GAPLESS_OK);
+  EXPECT_EQ(gapless_wake(allocator, 0, 0, 8), GAPLESS_INVALID_ARGUMENT);
   EXPECT_EQ(gapless_end_pool(allocator, 0, 0, 7), GAPLESS_INVALID_ARGUMENT);
   EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
   void* elsewhere = nullptr;

@@ -1,0 +1,106 @@
+// DeviceHeap asleep: a pool's physical pages go back to the device while every address stays taken.
+//
+//   awake    home | weights | weights | cache | other |     pages 0 1 2 3, all there
+//   asleep   home |    .    |    .    |   .   | other |     pages 0 1 2 unmapped and released
+//   awake    home | weights | weights | cache | other |     other memory, at the same addresses
+//
+// Pages go that hold nothing but the pool's blocks and holes; one that it shares with others stays.
+// They are unmapped in every window too; where a live block lies in one, the place is remembered
+// and filled again. Contents are the caller's matter (DeviceAllocator saves them).
+#include <algorithm>
+
+#include "allocator/device/device_heap.h"
+
+namespace gapless {
+
+std::vector<PageId> DeviceHeap::pages_only_of(PoolIndex pool,
+                                              std::span<const BlockId> blocks) const {
+  std::vector<Unit> units(home_.max_pages(), 0);
+  const auto add = [&](const Block& block) {
+    for (Unit at = block.begin; at < block.end();) {
+      const PageId page = at >> page_shift_;
+      const Unit end = std::min<Unit>((page + 1) << page_shift_, block.end());
+      units[page] += end - at;
+      at = end;
+    }
+  };
+  for (const BlockId id : blocks) {
+    if (blocks_[id].state == BlockState::live) add(blocks_[id]);
+    if (blocks_[id].state != BlockState::window) continue;
+    for (BlockId lent = blocks_[id].link_next; lent != 0; lent = blocks_[lent].link_next) {
+      add(blocks_[lent]);
+    }
+  }
+  home_.for_each([&](BlockId, const Block& block) {
+    const bool free = block.state == BlockState::hole;
+    if (free && streams_.sets().pool_of(block.owner) == pool) add(block);
+  });
+  std::vector<PageId> pages;
+  for (PageId page = 0; page < units.size(); ++page) {
+    if (units[page] == page_units_) pages.push_back(page);
+  }
+  return pages;
+}
+
+DriverStatus DeviceHeap::sleep(PoolIndex pool, std::span<const BlockId> blocks) {
+  if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) return status;
+  Asleep& asleep = asleep_[pool];
+  for (const PageId page : pages_only_of(pool, blocks)) {
+    DriverStatus status = mapper_.unmap_page(page, asleep.places);
+    if (status == DriverStatus::ok) status = home_space_.unmap(page_address_[page], page_bytes_);
+    if (status != DriverStatus::ok) {
+      (void)wake(pool);
+      return status;
+    }
+    physical_.release({&page_handle_[page], 1});
+    page_handle_[page] = 0;
+    asleep.pages.push_back(page);
+  }
+  return DriverStatus::ok;
+}
+
+DriverStatus DeviceHeap::wake(PoolIndex pool) {
+  const auto found = asleep_.find(pool);
+  if (found == asleep_.end()) return DriverStatus::ok;
+  Asleep& asleep = found->second;
+  std::vector<MemHandle> handles(asleep.pages.size(), 0);
+  if (const DriverStatus status = physical_.create(handles); status != DriverStatus::ok) {
+    return status;
+  }
+  // Runs of neighbours: one call to give access for each.
+  std::size_t mapped = 0;
+  DriverStatus status = DriverStatus::ok;
+  while (mapped < asleep.pages.size() && status == DriverStatus::ok) {
+    std::size_t end = mapped + 1;
+    while (end < asleep.pages.size() && asleep.pages[end] == asleep.pages[end - 1] + 1) ++end;
+    status = home_space_.map(page_address_[asleep.pages[mapped]],
+                             std::span(handles).subspan(mapped, end - mapped));
+    if (status != DriverStatus::ok) break;
+    for (; mapped < end; ++mapped) page_handle_[asleep.pages[mapped]] = handles[mapped];
+  }
+  // What could not be mapped stays asleep.
+  physical_.release(std::span(handles).subspan(mapped));
+  asleep.pages.erase(asleep.pages.begin(),
+                     asleep.pages.begin() + static_cast<std::ptrdiff_t>(mapped));
+  if (status == DriverStatus::ok) status = mapper_.map_places(asleep.places, page_handle_);
+  if (status == DriverStatus::ok) asleep_.erase(found);
+  return status;
+}
+
+PageId DeviceHeap::pages_asleep() const {
+  PageId count = 0;
+  for (const auto& [pool, asleep] : asleep_) count += static_cast<PageId>(asleep.pages.size());
+  return count;
+}
+
+void DeviceHeap::forget_asleep(PoolIndex pool) {
+  const auto found = asleep_.find(pool);
+  if (found == asleep_.end()) return;
+  for (const WindowPlace& place : found->second.places) {
+    mapper_.forget_place(place);
+  }
+  for (const PageId page : found->second.pages) home_.remove_pages({page, 1});
+  asleep_.erase(found);
+}
+
+}  // namespace gapless
