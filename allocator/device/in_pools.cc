@@ -195,7 +195,8 @@ bool DeviceHeap::reclaim_given_up() {
 void DeviceHeap::prepare_capture() {
   streams_.tell_apart();
   note_streams();
-  for (StreamIndex stream = 0; stream < streams_.streams(); ++stream) {
+  for (std::size_t i = 0; i < streams_.streams(); ++i) {
+    const auto stream = static_cast<StreamIndex>(i);
     (void)streams_.close_epoch(stream);
   }
   (void)streams_.poll();

@@ -76,7 +76,8 @@ void WindowMapper::poll() {
 void WindowMapper::record_events(bool force) {
   if (counters_.pages_mapped < pages_at_event_ + kPagesPerEvent || streams_.pending()) return;
   pages_at_event_ = counters_.pages_mapped;
-  for (StreamIndex stream = 0; stream < streams_.streams(); ++stream) {
+  for (std::size_t i = 0; i < streams_.streams(); ++i) {
+    const auto stream = static_cast<StreamIndex>(i);
     (void)streams_.close_epoch(stream, force);
   }
 }

@@ -201,7 +201,8 @@ class Home {
   /// Calls f(id) for every hole some part of which may be within reach (is_within).
   template <class F>
   void for_each_hole(Reach reach, F&& f) const {
-    for (Owner owner = 0; owner < holes_.size(); ++owner) {
+    for (std::size_t i = 0; i < holes_.size(); ++i) {
+      const auto owner = static_cast<Owner>(i);
       const bool wanted = owner == reach.anyone || owner == reach.owner || reach.others_up_to != 0;
       if (wanted && holes_[owner]) holes_[owner]->bins.for_each(f);
     }
@@ -244,7 +245,8 @@ class Home {
   /// Whose hole the page is wholly free in; kNobody where it is in none.
   [[nodiscard]] Owner page_owner(PageId page) const {
     if (!page_owner_.empty()) return page_owner_[page];
-    for (Owner owner = 0; owner < holes_.size(); ++owner) {
+    for (std::size_t i = 0; i < holes_.size(); ++i) {
+      const auto owner = static_cast<Owner>(i);
       if (holes_[owner] && holes_[owner]->pages.test(page)) return owner;
     }
     return kNobody;
@@ -257,7 +259,8 @@ class Home {
   /// Calls f(holes) for the others within reach, whenever they freed.
   template <class F>
   void for_each_other(Reach reach, F&& f) const {
-    for (Owner other = 0; other < holes_.size(); ++other) {
+    for (std::size_t i = 0; i < holes_.size(); ++i) {
+      const auto other = static_cast<Owner>(i);
       if (other != reach.owner && other != reach.anyone && holes_[other] &&
           pool_of(other) == reach.others_pool) {
         f(*holes_[other]);

@@ -137,10 +137,9 @@ bool StreamLedger::is_capturing(StreamHandle stream) const {
 }
 
 bool StreamLedger::any_capturing() const {
-  for (StreamIndex stream = 0; watch_captures_ && stream < streams_.size(); ++stream) {
-    if (is_capturing(sets_.handle(stream))) return true;
-  }
-  return false;
+  return watch_captures_ && !for_all_of(kAnyone, [&](StreamIndex stream) {
+           return !is_capturing(sets_.handle(stream));
+         });
 }
 
 Epoch StreamLedger::all_completed() const {
@@ -171,7 +170,8 @@ DriverStatus StreamLedger::poll_one(StreamIndex index) {
 }
 
 DriverStatus StreamLedger::poll() {
-  for (StreamIndex stream = 0; stream < streams_.size(); ++stream) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const auto stream = static_cast<StreamIndex>(i);
     if (const DriverStatus status = poll_one(stream); status != DriverStatus::ok) return status;
   }
   return DriverStatus::ok;

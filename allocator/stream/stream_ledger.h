@@ -118,7 +118,8 @@ class StreamLedger {
     if (const auto members = sets_.members(owner); !members.empty()) {
       return std::all_of(members.begin(), members.end(), f);
     }
-    for (StreamIndex stream = 0; stream < streams_.size(); ++stream) {
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      const auto stream = static_cast<StreamIndex>(i);
       if (!f(stream)) return false;
     }
     return true;

@@ -56,8 +56,9 @@ Owner StreamSets::with(Owner owner, StreamHandle stream) {
   const bool known = std::find(sets_.begin(), sets_.end(), set) != sets_.end();
   if (!known && sets_.size() >= kMostSets + handles_.size()) {
     streams.resize(1);
-    for (StreamIndex i = 0; i < handles_.size(); ++i) {
-      if (i != streams.front()) streams.push_back(i);
+    for (const Owner alone : alone_) {
+      const StreamIndex other = members(alone).front();
+      if (other != streams.front()) streams.push_back(other);
     }
   }
   return intern(set);

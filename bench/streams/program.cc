@@ -73,6 +73,7 @@ std::vector<std::uint64_t> layer_bytes(std::mt19937_64& random, int layers, std:
                                        std::uint64_t high) {
   std::vector<std::uint64_t> bytes;
   std::uniform_int_distribution<std::uint64_t> size(low / 512, high / 512);
+  bytes.reserve(static_cast<std::size_t>(layers));
   for (int i = 0; i < layers; ++i) bytes.push_back(size(random) * 512);
   return bytes;
 }
@@ -88,6 +89,7 @@ void offload(Writer& write, std::mt19937_64& random, int iterations, std::uint32
   const std::uint32_t backs = sides > 1 ? sides - 1 : 1;
   const std::uint32_t out = sides > 1 ? sides : 1;
   std::vector<std::uint32_t> weights;
+  weights.reserve(kLayers);
   for (int i = 0; i < kLayers; ++i) weights.push_back(write.alloc(16 * MiB, 0));
   for (int step = 0; step < iterations; ++step) {
     write.iteration();
@@ -140,6 +142,7 @@ void sharded(Writer& write, int iterations, Sharded style) {
   constexpr std::uint32_t kReduce = 2;
   const std::vector<std::uint64_t> bytes(kLayers, 97 * MiB + 512);
   std::vector<std::uint32_t> shards;
+  shards.reserve(kLayers);
   for (int i = 0; i < kLayers; ++i) shards.push_back(write.alloc(bytes[i] / 8 * 3, 0));
   std::deque<std::uint32_t> used;
   const auto gather = [&](std::uint32_t i) {
