@@ -182,6 +182,7 @@ void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
   saved_.erase(pool.index);
   heap_.give_up_pool(pool.index, pool.captured);
+  note_memory();  // pages that were asleep are gone
   pools_.forget(pool.index);
 }
 

@@ -11,6 +11,22 @@
 #include "allocator/device/device_heap.h"
 
 namespace gapless {
+namespace {
+
+// While this lives, a request comes after nobody; also when host memory runs out in between.
+class Unordered {
+ public:
+  Unordered(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
+  Unordered(const Unordered&) = delete;
+  Unordered& operator=(const Unordered&) = delete;
+  ~Unordered() { flag_ = before_; }
+
+ private:
+  bool& flag_;
+  bool before_;
+};
+
+}  // namespace
 
 Owner DeviceHeap::owner_in_pool(Owner owner, PoolIndex pool) {
   const Owner in_pool = streams_.sets().in_pool(owner, pool);
@@ -28,13 +44,12 @@ Owner DeviceHeap::owner_with_use(Owner owner, StreamHandle stream) {
 DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner general, bool capturing,
                                              const Demand& demand) {
   if (open_units_.size() != streams_.streams()) note_streams();
-  in_capture_ = capturing;
+  const Unordered unordered(in_capture_, capturing);
   Placed placed = place_in_own_pool(size, owner);
   if (placed.status != Status::ok) {
     placed = capturing ? place_for_capture(size, owner, demand)
                        : place(size, general, [&] { return demand; });
   }
-  in_capture_ = false;
   if (capturing && placed.status == Status::ok) {
     const Block& block = blocks_[placed.block];
     if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
@@ -62,6 +77,7 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
 }
 
 DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
+  ++misses_;
   const WindowPlan plan = mapper_.plan(size, reach);
   if (plan.missing != 0) return {Status::out_of_memory, 0, 0};
   WindowSpot spot;
@@ -126,20 +142,15 @@ bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
 }
 
 DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
-  in_capture_ = true;  // who restores a state knows in what order it is used
-  Placed placed;
+  // Who restores a state knows in what order it is used.
+  const Unordered unordered(in_capture_, true);
   const WindowSpot& spot = place.spot;
-  if (place.window_address != 0) {
-    placed = in_window(spot, owner);
-  } else {
-    BlockId hole = 0;
-    home_.for_each([&](BlockId id, const Block& block) {
-      if (block.begin <= spot.begin && spot.begin < block.end()) hole = id;
-    });
-    placed = in_hole({hole, spot.begin}, spot.size);
-  }
-  in_capture_ = false;
-  return placed;
+  if (place.window_address != 0) return in_window(spot, owner);
+  BlockId hole = 0;
+  home_.for_each([&](BlockId id, const Block& block) {
+    if (block.begin <= spot.begin && spot.begin < block.end()) hole = id;
+  });
+  return in_hole({hole, spot.begin}, spot.size);
 }
 
 // --- giving back ---------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ DriverStatus DeviceHeap::wake(PoolIndex pool) {
   const auto found = asleep_.find(pool);
   if (found == asleep_.end()) return DriverStatus::ok;
   Asleep& asleep = found->second;
+  if (!home_space_.clear_leftovers()) return DriverStatus::unknown;
   std::vector<MemHandle> handles(asleep.pages.size(), 0);
   if (const DriverStatus status = physical_.create(handles); status != DriverStatus::ok) {
     return status;
@@ -96,6 +97,7 @@ PageId DeviceHeap::pages_asleep() const {
 void DeviceHeap::forget_asleep(PoolIndex pool) {
   const auto found = asleep_.find(pool);
   if (found == asleep_.end()) return;
+  unite_pool(pool);  // a page that several streams share is one hole then
   for (const WindowPlace& place : found->second.places) {
     mapper_.forget_place(place);
   }

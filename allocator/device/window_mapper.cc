@@ -283,6 +283,7 @@ DriverStatus WindowMapper::unmap_page(PageId page, std::vector<WindowPlace>& kep
 
 DriverStatus WindowMapper::map_places(std::vector<WindowPlace>& places,
                                       std::span<const MemHandle> handles) {
+  if (!space_.clear_leftovers()) return DriverStatus::unknown;
   std::sort(places.begin(), places.end(), [](const WindowPlace& a, const WindowPlace& b) {
     return a.window != b.window ? a.window < b.window : a.place < b.place;
   });

@@ -393,6 +393,29 @@ TEST_F(Sleep, BlocksMayBeFreedAsleep) {
   EXPECT_EQ(reserved(), 0U);
 }
 
+// Two streams' holes in one page, of a pool that is given up while it sleeps.
+TEST_F(Sleep, PagesThatStreamsShareAreGivenUpAsleepToo) {
+  start_with_contents(64 * MiB);
+  StreamHandle other = 0;
+  gpu->stream_create(0, other);
+  begin(kPool);
+  const DeviceAddress a = plain_alloc(3 * MiB);
+  DeviceAddress b = 0;
+  ASSERT_EQ(allocator->alloc(3 * MiB, other, b), Status::ok);
+  const DeviceAddress c = plain_alloc(2 * MiB);
+  end(kPool);
+  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+  release(kPool);
+  for (const DeviceAddress address : {b, a, c}) free(address);
+  const DeviceStatistics found = allocator->statistics();
+  EXPECT_EQ(found.allocated_bytes.all.current, 0);
+  EXPECT_EQ(found.inactive_split_bytes.all.current, 0);  // nothing is there that could be free
+  const DeviceAddress d = plain_alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  free(d);
+}
+
 TEST_F(Sleep, AnyCallMayFail) {
   for (const bool waking : {false, true}) {
     std::uint64_t failed = 0;
