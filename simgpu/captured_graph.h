@@ -29,8 +29,18 @@ struct CapturedGraph {
     std::vector<Access> accesses;
   };
   DeviceIndex device = 0;
+  std::uint64_t number = 0;            // of the capture, from 1
   std::vector<StreamHandle> branches;  // the capturing streams, the first one where it began
   std::vector<Step> steps;
+
+  /// The step that the branch's next work would come after; npos: none, it is at the begin.
+  static constexpr std::size_t npos = SIZE_MAX;
+  [[nodiscard]] std::size_t tail(std::size_t branch, std::size_t before) const {
+    for (std::size_t i = before; i-- > 0;) {
+      if (steps[i].branch == branch) return i;
+    }
+    return npos;
+  }
 };
 
 }  // namespace gapless::simgpu

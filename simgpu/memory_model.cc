@@ -36,8 +36,8 @@ DeviceAddress MemoryModel::first_fit(const Ranges& used, DeviceAddress from, std
 
 // --- handles -----------------------------------------------------------------------------------
 
-DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHandle& handle,
-                                 std::string& misuse) {
+DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, const MemKind& kind,
+                                 MemHandle& handle, std::string& misuse) {
   Device& device = devices_[static_cast<std::size_t>(index)];
   if (device.granularity_bytes == 0) return DriverStatus::not_supported;
   if (bytes == 0 || bytes % device.granularity_bytes != 0) {
@@ -45,12 +45,19 @@ DriverStatus MemoryModel::create(DeviceIndex index, std::uint64_t bytes, MemHand
         fmt::format("mem_create of {} B: not a multiple of {} B", bytes, device.granularity_bytes);
     return DriverStatus::invalid_value;
   }
-  if (bytes > device.free_bytes()) return DriverStatus::out_of_memory;
-  device.use(bytes);
+  if (kind.on_host) {
+    if (device.host_bytes == 0) return DriverStatus::not_supported;
+    if (bytes > device.host_bytes - device.used_host_bytes) return DriverStatus::out_of_memory;
+    device.used_host_bytes += bytes;
+  } else {
+    if (bytes > device.free_bytes()) return DriverStatus::out_of_memory;
+    device.use(bytes);
+  }
   handle = next_handle_++;
   Handle& made = handles_[handle];
   made.device = index;
   made.bytes = bytes;
+  made.kind = kind;
   return DriverStatus::ok;
 }
 
@@ -77,9 +84,13 @@ DriverStatus MemoryModel::retain(MemHandle handle) {
 void MemoryModel::drop_if_unused(MemHandle handle) {
   const auto found = handles_.find(handle);
   if (!found->second.released || found->second.mappings != 0) return;
-  if (found->second.charged) {
-    devices_[static_cast<std::size_t>(found->second.device)].give_back(found->second.bytes);
+  Device& device = devices_[static_cast<std::size_t>(found->second.device)];
+  if (found->second.kind.on_host) {
+    device.used_host_bytes -= found->second.bytes;
+  } else if (found->second.charged) {
+    device.give_back(found->second.bytes);
   }
+  if (found->second.shared) shared_.erase(found->second.shared->id());
   handles_.erase(found);
 }
 
@@ -300,7 +311,19 @@ std::shared_ptr<SharedContents> MemoryModel::share(MemHandle handle) {
     std::memcpy(known.shared->data() + at, chunk.get(), std::min(kChunk, known.bytes - at));
   }
   known.chunks.clear();
+  shared_[known.shared->id()] = handle;
   return known.shared;
+}
+
+std::optional<MemKind> MemoryModel::kind_of(MemHandle handle) const {
+  const auto found = handles_.find(handle);
+  if (found == handles_.end()) return {};
+  return found->second.kind;
+}
+
+MemHandle MemoryModel::shared_handle(std::uint64_t id) const {
+  const auto found = shared_.find(id);
+  return found == shared_.end() ? 0 : found->second;
 }
 
 DriverStatus MemoryModel::import(std::shared_ptr<SharedContents> contents, MemHandle& handle) {
@@ -330,8 +353,7 @@ DeviceAddress MemoryModel::place_import(MemHandle handle) {
   return address;
 }
 
-// --- contents
-// --------------------------------------------------------------------------------------
+// --- contents ----------------------------------------------------------------------------------
 
 void MemoryModel::write(const PhysicalRange& range, const unsigned char* source) {
   Handle& handle = handles_.at(range.handle);

@@ -43,6 +43,9 @@ class MemoryModel {
     std::uint64_t granularity_bytes = 0;
     std::uint64_t used_bytes = 0;
     std::uint64_t peak_used_bytes = 0;
+    /// Host memory that it may map, and what handles take of it.
+    std::uint64_t host_bytes = 0;
+    std::uint64_t used_host_bytes = 0;
     /// What other processes take of it; nothing where none can.
     std::function<std::uint64_t()> used_elsewhere;
     /// Called when used_bytes has changed.
@@ -71,8 +74,12 @@ class MemoryModel {
 
   // The driver's calls. Each answers as the driver would; `misuse` says in words what was wrong
   // where the caller broke a rule (running out of memory is not misuse).
+  DriverStatus create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                      MemHandle& handle, std::string& misuse);
   DriverStatus create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle,
-                      std::string& misuse);
+                      std::string& misuse) {
+    return create(device, bytes, {}, handle, misuse);
+  }
   DriverStatus release(MemHandle handle, std::string& misuse);
   /// One more release() will be needed.
   DriverStatus retain(MemHandle handle);
@@ -100,6 +107,10 @@ class MemoryModel {
   /// The memory behind a handle, from now on where other processes can see it; nullptr where that
   /// cannot be had.
   std::shared_ptr<SharedContents> share(MemHandle handle);
+  /// The kind the handle was created with; nothing for one that is not held.
+  [[nodiscard]] std::optional<MemKind> kind_of(MemHandle handle) const;
+  /// The handle that was shared under that SharedContents::id(); 0 where none was.
+  [[nodiscard]] MemHandle shared_handle(std::uint64_t id) const;
   /// A handle of another process's memory, which that process is charged for.
   DriverStatus import(std::shared_ptr<SharedContents> contents, MemHandle& handle);
   /// The handle of what alloc() gave; 0 for an address that it did not give.
@@ -146,6 +157,7 @@ class MemoryModel {
     std::uint64_t held = 1;  // by whom it was made, and who retained it
     bool released = false;
     bool charged = true;  // false: another process's
+    MemKind kind;
     std::unordered_map<std::uint64_t, Chunk> chunks;
     std::shared_ptr<SharedContents> shared;  // in place of chunks
   };
@@ -161,6 +173,7 @@ class MemoryModel {
   std::shared_ptr<std::uint64_t> kept_bytes_ = std::make_shared<std::uint64_t>(0);
   std::unordered_map<MemHandle, Handle> handles_;
   MemHandle next_handle_ = 1;
+  std::map<std::uint64_t, MemHandle> shared_;  // by SharedContents::id()
   Ranges reservations_;
   std::map<DeviceAddress, Mapping> mappings_;
   Ranges plain_;  // mem_alloc: address -> bytes of address space

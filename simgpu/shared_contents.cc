@@ -11,6 +11,13 @@
 
 namespace gapless::simgpu {
 
+SharedContents::SharedContents(int file, DeviceIndex device, std::uint64_t bytes,
+                               unsigned char* data)
+    : file_(file), device_(device), bytes_(bytes), data_(data) {
+  struct stat known {};
+  if (fstat(file, &known) == 0) id_ = known.st_ino;
+}
+
 std::shared_ptr<SharedContents> SharedContents::map(int file, DeviceIndex device,
                                                     std::uint64_t bytes) {
   void* const data =

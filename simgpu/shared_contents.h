@@ -24,6 +24,8 @@ class SharedContents {
   SharedContents(const SharedContents&) = delete;
   SharedContents& operator=(const SharedContents&) = delete;
 
+  /// The same for everyone who opened it, and for nothing else on this machine.
+  [[nodiscard]] std::uint64_t id() const { return id_; }
   [[nodiscard]] int file() const { return file_; }
   [[nodiscard]] DeviceIndex device() const { return device_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
@@ -32,11 +34,11 @@ class SharedContents {
   void forget(std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  SharedContents(int file, DeviceIndex device, std::uint64_t bytes, unsigned char* data)
-      : file_(file), device_(device), bytes_(bytes), data_(data) {}
+  SharedContents(int file, DeviceIndex device, std::uint64_t bytes, unsigned char* data);
   static std::shared_ptr<SharedContents> map(int file, DeviceIndex device, std::uint64_t bytes);
 
   int file_;
+  std::uint64_t id_ = 0;
   DeviceIndex device_;
   std::uint64_t bytes_;
   unsigned char* data_;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
@@ -14,7 +15,9 @@ std::vector<MemoryModel::Device> memory_of(const std::vector<SimDevice>& devices
   std::vector<MemoryModel::Device> memory;
   memory.reserve(devices.size());
   for (const SimDevice& device : devices) {
-    memory.push_back({device.total_bytes, device.has_vmm ? device.granularity_bytes : 0, 0});
+    memory.push_back({.total_bytes = device.total_bytes,
+                      .granularity_bytes = device.has_vmm ? device.granularity_bytes : 0,
+                      .host_bytes = device.host_bytes});
   }
   return memory;
 }
@@ -114,6 +117,12 @@ std::uint64_t SimDriver::work_end_ns(DeviceIndex device) const {
   return timeline_.work_end_ns(device);
 }
 
+std::uint64_t SimDriver::work_end_ns(DeviceIndex device, StreamHandle stream) const {
+  const std::scoped_lock lock(mutex_);
+  const auto index = timeline_.find_stream(device, stream);
+  return index ? timeline_.busy_until_ns(*index) : 0;
+}
+
 std::vector<std::string> SimDriver::violations() const {
   const std::scoped_lock lock(mutex_);
   return violations_;
@@ -138,6 +147,11 @@ std::uint64_t SimDriver::used_bytes(DeviceIndex device) const {
   return memory_.device(device).used_bytes;
 }
 
+std::uint64_t SimDriver::used_host_bytes(DeviceIndex device) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.device(device).used_host_bytes;
+}
+
 std::optional<std::vector<PhysicalRange>> SimDriver::resolve(DeviceIndex device,
                                                              DeviceAddress address,
                                                              std::uint64_t bytes) const {
@@ -160,6 +174,9 @@ DriverStatus SimDriver::device_properties(DeviceIndex device, DeviceProperties& 
                 .total_bytes = facts.total_bytes,
                 .has_vmm = facts.has_vmm,
                 .granularity_bytes = facts.has_vmm ? facts.granularity_bytes : 0,
+                .can_share_fd = facts.has_vmm,
+                .can_share_fabric = facts.has_vmm && facts.has_fabric,
+                .can_map_host = facts.has_vmm && facts.host_bytes != 0,
                 .compute_major = facts.compute_major,
                 .compute_minor = facts.compute_minor};
   return DriverStatus::ok;
@@ -176,12 +193,17 @@ DriverStatus SimDriver::mem_info(DeviceIndex device, MemInfo& info) {
 
 // --- memory ------------------------------------------------------------------------------------
 
-DriverStatus SimDriver::mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) {
+DriverStatus SimDriver::mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                                   MemHandle& handle) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::mem_create, bytes);
   if (!known(device)) return DriverStatus::invalid_device;
   std::string misuse;
-  const DriverStatus status = memory_.create(device, bytes, handle, misuse);
+  if (kind.share == ShareType::fabric &&
+      !options_.devices[static_cast<std::size_t>(device)].has_fabric) {
+    return DriverStatus::not_supported;
+  }
+  const DriverStatus status = memory_.create(device, bytes, kind, handle, misuse);
   return judged(status, misuse);
 }
 
@@ -191,6 +213,50 @@ DriverStatus SimDriver::mem_release(MemHandle handle) {
   std::string misuse;
   const DriverStatus status = memory_.release(handle, misuse);
   return judged(status, misuse);
+}
+
+DriverStatus SimDriver::mem_export(MemHandle handle, ShareType type, SharedHandle& shared) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_export);
+  const auto kind = memory_.kind_of(handle);
+  if (!kind || type == ShareType::none || kind->share != type) {
+    return judged(DriverStatus::invalid_value,
+                  fmt::format("mem_export of handle {}, which is not made for that", handle));
+  }
+  const auto contents = memory_.share(handle);
+  if (!contents) return DriverStatus::unknown;
+  SharedHandle made{.type = type};
+  if (type == ShareType::fd) {
+    made.fd = fcntl(contents->file(), F_DUPFD_CLOEXEC, 0);
+    if (made.fd < 0) return DriverStatus::unknown;
+  } else {
+    const std::uint64_t id = contents->id();
+    std::memcpy(made.fabric.data(), &id, sizeof id);
+  }
+  shared = made;
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::mem_import(DeviceIndex device, const SharedHandle& shared,
+                                   MemHandle& handle) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::mem_import);
+  if (!known(device)) return DriverStatus::invalid_device;
+  std::uint64_t id = 0;
+  std::shared_ptr<SharedContents> contents;
+  if (shared.type == ShareType::fd) {
+    contents = SharedContents::open(shared.fd);
+    if (contents) id = contents->id();
+  } else if (shared.type == ShareType::fabric) {
+    std::memcpy(&id, shared.fabric.data(), sizeof id);
+  }
+  // Its own memory is the same memory, to the judge too.
+  if (const MemHandle own = memory_.shared_handle(id); own != 0) {
+    const DriverStatus status = memory_.retain(own);
+    if (status == DriverStatus::ok) handle = own;
+    return status;
+  }
+  return memory_.import(contents, handle);
 }
 
 DriverStatus SimDriver::address_reserve(std::uint64_t bytes, std::uint64_t alignment,

@@ -29,6 +29,9 @@ struct SimDevice {
   std::uint64_t total_bytes = 80 * (std::uint64_t{1} << 30);
   bool has_vmm = true;
   std::uint64_t granularity_bytes = 2 * (std::uint64_t{1} << 20);
+  /// Host memory that the device may map; 0: it maps none.
+  std::uint64_t host_bytes = 0;
+  bool has_fabric = false;
   std::int32_t compute_major = 8;
   std::int32_t compute_minor = 0;
 };
@@ -62,11 +65,15 @@ class SimDriver final : public Driver {
   [[nodiscard]] std::uint64_t now_ns() const;
   /// When all work given to the device so far will be done, on the virtual clock.
   [[nodiscard]] std::uint64_t work_end_ns(DeviceIndex device) const;
+  /// The same for one stream.
+  [[nodiscard]] std::uint64_t work_end_ns(DeviceIndex device, StreamHandle stream) const;
   /// Every rule broken so far, in order, in words.
   [[nodiscard]] std::vector<std::string> violations() const;
   /// What is still held: "3 handles, 1 reservation"; empty where nothing is.
   [[nodiscard]] std::string leaks() const;
   [[nodiscard]] std::uint64_t used_bytes(DeviceIndex device) const;
+  /// Host memory that handles of the device take.
+  [[nodiscard]] std::uint64_t used_host_bytes(DeviceIndex device) const;
   /// The physical memory behind a range, or nothing where the device could not touch all of it.
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceIndex device,
                                                                   DeviceAddress address,
@@ -77,8 +84,13 @@ class SimDriver final : public Driver {
   DriverStatus device_count(std::int32_t& count) override;
   DriverStatus device_properties(DeviceIndex device, DeviceProperties& properties) override;
   DriverStatus mem_info(DeviceIndex device, MemInfo& info) override;
-  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) override;
+  using Driver::mem_create;
+  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                          MemHandle& handle) override;
   DriverStatus mem_release(MemHandle handle) override;
+  DriverStatus mem_export(MemHandle handle, ShareType type, SharedHandle& shared) override;
+  DriverStatus mem_import(DeviceIndex device, const SharedHandle& shared,
+                          MemHandle& handle) override;
   DriverStatus address_reserve(std::uint64_t bytes, std::uint64_t alignment,
                                DeviceAddress& address) override;
   DriverStatus address_free(DeviceAddress address, std::uint64_t bytes) override;
@@ -95,6 +107,10 @@ class SimDriver final : public Driver {
                                  EventHandle event) override;
   DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
                                    bool& capturing) override;
+  DriverStatus stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                    CapturePoint& point) override;
+  DriverStatus graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                       std::vector<std::uint64_t>& nodes) override;
   DriverStatus device_synchronize(DeviceIndex device) override;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) override;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) override;
@@ -134,6 +150,7 @@ class SimDriver final : public Driver {
   MemoryModel memory_;
   AccessChecker checker_;
   std::vector<CapturedGraph> capturing_;
+  std::uint64_t captures_ = 0;
   std::vector<std::string> violations_;
 };
 

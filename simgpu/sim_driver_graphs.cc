@@ -43,9 +43,46 @@ DriverStatus SimDriver::stream_is_capturing(DeviceIndex device, StreamHandle str
   return DriverStatus::ok;
 }
 
+// A node is the step's number in its graph, from 1, behind that of the capture.
+DriverStatus SimDriver::stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                             CapturePoint& point) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::stream_capture_point);
+  if (!timeline_.find_stream(device, stream)) return DriverStatus::invalid_handle;
+  point = {};
+  const CapturedGraph* const graph = capture_of(stream);
+  if (graph == nullptr) return DriverStatus::ok;
+  point.capture = graph->number;
+  const std::size_t tail = graph->tail(branch_of(*graph, stream), graph->steps.size());
+  if (tail != CapturedGraph::npos) point.ends.push_back(graph->number << 32 | (tail + 1));
+  return DriverStatus::ok;
+}
+
+DriverStatus SimDriver::graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                                std::vector<std::uint64_t>& nodes) {
+  const std::scoped_lock lock(mutex_);
+  pay(DriverCall::graph_node_dependencies);
+  if (!known(device)) return DriverStatus::invalid_device;
+  const std::uint64_t number = node >> 32;
+  const auto graph = std::find_if(capturing_.begin(), capturing_.end(),
+                                  [&](const CapturedGraph& one) { return one.number == number; });
+  const std::size_t step = (node & UINT32_MAX) - 1;
+  if (graph == capturing_.end() || step >= graph->steps.size()) {
+    return judged(DriverStatus::invalid_value, fmt::format("there is no graph node {:#x}", node));
+  }
+  nodes.clear();
+  const CapturedGraph::Step& facts = graph->steps[step];
+  for (const std::size_t branch : {facts.branch, facts.after}) {
+    const std::size_t tail = graph->tail(branch, step);
+    if (tail != CapturedGraph::npos) nodes.push_back(number << 32 | (tail + 1));
+    if (facts.after == facts.branch) break;
+  }
+  return DriverStatus::ok;
+}
+
 void SimDriver::begin_capture(DeviceIndex device, StreamHandle stream) {
   const std::scoped_lock lock(mutex_);
-  capturing_.push_back({.device = device, .branches = {stream}});
+  capturing_.push_back({.device = device, .number = ++captures_, .branches = {stream}});
 }
 
 CapturedGraph SimDriver::end_capture(StreamHandle stream) {

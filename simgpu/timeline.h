@@ -57,6 +57,10 @@ class Timeline {
     return streams_[stream].busy_until_ns <= now_ns_;
   }
 
+  /// When all of the stream's work will be done.
+  [[nodiscard]] std::uint64_t busy_until_ns(std::uint32_t stream) const {
+    return streams_[stream].busy_until_ns;
+  }
   /// When all work that the device's streams were given so far will be done, on the clock.
   [[nodiscard]] std::uint64_t work_end_ns(DeviceIndex device) const;
 

@@ -19,7 +19,8 @@ const char* type_name(OptionType type) {
       return "flag";
     case OptionType::count:
       return "count";
-    case OptionType::choice:
+    case OptionType::streams_choice:
+    case OptionType::share_choice:
       return "choice";
   }
   return "?";

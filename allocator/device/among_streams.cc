@@ -1,12 +1,13 @@
 // DeviceHeap with several streams in use: who may have whose memory, and when.
 //
 //   own memory, then anyone's        come after those who used it (mostly done long ago)
+//   others' memory, oldest first     where it is done already: nobody waits
 //   new memory                       within the slack, then within the budget for streams
 //   others' memory, oldest first     come after those who freed it, on the device
 //
-// Which memory is taken is decided by the order in which the program asked and freed, never by what
-// happens to be done by now: a program that repeats itself meets the same choices, whatever the
-// device's pace. What is done already only spares the wait.
+// Which of the others' memory is looked at is decided by the order in which the program freed, not
+// by what happens to be done by now: a program that repeats itself meets the same ages, whatever
+// the device's pace. Whether it is done decides between that memory and growth.
 #include <algorithm>
 #include <numeric>
 
@@ -33,7 +34,7 @@ void DeviceHeap::note_streams() {
 
 DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) {
   const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner || in_capture_) return DriverStatus::ok;
+  if (freed_by == owner || unordered_) return DriverStatus::ok;
   return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
 }
 
@@ -70,12 +71,8 @@ DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, Owner o
   return in_hole(fit, size);
 }
 
-DeviceHeap::Placed DeviceHeap::place_among_streams(Fit fit, Unit size, Owner owner,
-                                                   const Demand& demand) {
-  if (open_units_.size() != streams_.streams()) {
-    note_streams();
-    fit = home_.fit(size, owner);
-  }
+DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const Demand& demand) {
+  if (open_units_.size() != streams_.streams()) note_streams();
   const StreamIndex stream = streams_.sets().members(owner).front();
   largest_[stream] = std::max(largest_[stream], size);
   // What is smaller than a page is one stream's own business.
@@ -84,12 +81,12 @@ DeviceHeap::Placed DeviceHeap::place_among_streams(Fit fit, Unit size, Owner own
     if (const auto placed = place_as_before(size, owner)) return *placed;
   }
   Placed placed;
-  if (fit.hole != 0) {
+  if (const Fit fit = home_.fit(size, owner); fit.hole != 0) {
     if (blocks_[fit.hole].owner == owner) note_reuse(owner, size);
     placed = in_hole_of_any(fit, size, owner);
   }
   if (placed.block == 0) placed = place_after_miss(size, owner, demand);
-  if (recalls && placed.status == Status::ok) remember(placed);
+  if (recalls && placed.status == Status::ok) recall_.note(place_of(placed.block));
   return placed;
 }
 
@@ -126,15 +123,6 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_as_before(Unit size, Owner o
   if (placed.status != Status::ok) return {};
   recall_.note(place);
   return placed;
-}
-
-void DeviceHeap::remember(const Placed& placed) {
-  const Block& block = blocks_[placed.block];
-  if (block.state == BlockState::window) {
-    recall_.note({mapper_.windows().at(block.prev).address, {block.prev, block.begin, block.size}});
-  } else {
-    recall_.note({0, {0, block.begin, block.size}});
-  }
 }
 
 std::optional<DeviceHeap::Placed> DeviceHeap::place_in_others(
@@ -174,6 +162,9 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   if (open_units_.size() != streams_.streams()) note_streams();
   const std::uint64_t size = blocks_[block].size;
   free_block(block, owner);
+  if (streams_.watches_captures() && streams_.sets().pool_of(owner) != 0) {
+    streams_.note_captured_free(block, owner);
+  }
   const Epoch before = streams_.now();
   for (const StreamIndex stream : streams_.sets().members(owner)) {
     if (streams_.sets().pool_of(owner) != 0) break;

@@ -8,7 +8,9 @@
 // (stream/, among_streams.cc).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,11 +20,12 @@
 
 #include "allocator/base/mutex.h"
 #include "allocator/base/status.h"
-#include "allocator/device/device_heap.h"
+#include "allocator/device/arena.h"
+#include "allocator/device/deferred_frees.h"
 #include "allocator/device/options.h"
 #include "allocator/device/pools.h"
 #include "allocator/device/statistics.h"
-#include "allocator/heap/live_table.h"
+#include "allocator/memory/shared_block.h"
 
 namespace gapless {
 
@@ -35,6 +38,7 @@ struct BlockReport {
   std::uint64_t requested_bytes = 0;  // live
   StreamHandle stream = 0;            // live: allocated on; hole: freed on
   bool any_stream = false;            // hole: every stream may use it
+  bool spilled = false;               // in host memory
   PoolId pool;                        // {0, 0}: no private pool
 };
 
@@ -45,6 +49,17 @@ struct WindowBlockReport {
   std::uint64_t requested_bytes = 0;
   StreamHandle stream = 0;
   PoolId pool;
+};
+
+/// Host memory that stands in for the device's (option spill).
+struct SpillReport {
+  bool possible = false;          // the device can map host memory
+  std::uint64_t limit_bytes = 0;  // 0: none may
+  std::uint64_t bytes = 0;
+  std::uint64_t live_bytes = 0;  // of blocks
+  std::uint64_t peak_bytes = 0;
+  /// For how long there has been any.
+  std::chrono::nanoseconds since{0};
 };
 
 /// All of a device's memory at one moment.
@@ -61,6 +76,7 @@ struct HeapReport {
   std::uint32_t windows = 0;
   std::uint64_t window_mapped_bytes = 0;
   std::uint64_t free_page_bytes = 0;  // in wholly free pages
+  SpillReport spill;
 };
 
 /// A request that could not be served.
@@ -117,6 +133,12 @@ class DeviceAllocator {
   Status end_pool(PoolId id);
   /// What is free in the pool may serve others before a request fails.
   Status set_pool_use_on_oom(PoolId id, bool use);
+  /// Each block of the pool begins and ends with a page, which it shares with no other (PyTorch's
+  /// no_split); for blocks allocated from now on.
+  Status set_pool_no_split(PoolId id, bool no_split);
+  /// The pool's memory comes from the user's own allocator. invalid_argument where the pool is not
+  /// there or has memory already.
+  Status set_pool_source(PoolId id, PoolSource source);
   /// How many users the pool has; 0 where there is none of that name.
   [[nodiscard]] int pool_users(PoolId id) const;
   /// The pool's blocks as they are now, to be had again: for programs that capture one graph after
@@ -139,6 +161,20 @@ class DeviceAllocator {
   /// Live bytes of the pool.
   [[nodiscard]] std::uint64_t pool_live_bytes(PoolId id) const;
 
+  // --- memory that others use (allocator_sharing.cc) --------------------------------------------
+
+  /// The live block is known to someone outside of the program's streams: a network card or NCCL
+  /// that registered it, another process. Until it is unpinned as often as it was pinned, its
+  /// memory stays mapped where it is and is not used again, also when it is freed before. Its pool
+  /// does not sleep meanwhile. invalid_argument for an address that alloc did not give.
+  Status pin(DeviceAddress address);
+  Status unpin(DeviceAddress address);
+  /// Pins the block and says how another process may open it (SharedBlock); to be unshared as often
+  /// as it was shared. The descriptors stay this allocator's. invalid_argument for an address that
+  /// alloc did not give, and where memory cannot be shared (option share); driver_error.
+  Status share(DeviceAddress address, SharedBlock& shared);
+  Status unshare(DeviceAddress address);
+
   /// Bytes behind the address alloc gave; nothing for any other.
   [[nodiscard]] std::optional<std::uint64_t> size_of(DeviceAddress address) const;
 
@@ -152,6 +188,7 @@ class DeviceAllocator {
   void reset_peak_statistics();
   void reset_accumulated_statistics();
   [[nodiscard]] HeapReport report() const;
+  [[nodiscard]] SpillReport spill() const;
   /// Why the last request failed, in words; empty where none did.
   [[nodiscard]] std::string last_failure() const;
   [[nodiscard]] HeapCounters counters() const;
@@ -160,64 +197,142 @@ class DeviceAllocator {
   void validate() const;
 
  private:
-  Status try_alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
+  /// `last_resort`: nothing else is left to be tried.
+  Status try_alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
+                   bool last_resort);
   /// Runs the callbacks that may free memory; whether any did.
   bool free_some_memory();
   void note_out_of_memory(std::uint64_t bytes, StreamHandle stream);
-  DeviceHeap::Placed place(Unit units, StreamHandle stream, const Demand& demand, Owner& owner);
+  /// Where a request goes, and as whose.
+  struct Request {
+    Arena* arena;
+    Owner owner;
+    Unit units;
+  };
+  DeviceHeap::Placed place_in_begun_pool(StreamHandle stream, const Demand& demand,
+                                         Request& request);
   /// Calls f(id, block) for the live blocks of that pool.
   template <class F>
   void for_each_block_of(PoolIndex pool, F&& f) const {
-    live_.for_each([&](BlockId id) {
-      const Block& block = heap_.blocks()[id];
-      if (heap_.streams().sets().pool_of(block.owner) == pool) f(id, block);
+    const Arena& arena = arena_of(pool);
+    arena.live.for_each([&](BlockId id) {
+      const Block& block = arena.heap.blocks()[id];
+      if (arena.heap.streams().sets().pool_of(block.owner) == pool) f(id, block);
     });
   }
+  /// The arena of a pool.
+  [[nodiscard]] const Arena& arena_of(PoolIndex pool) const {
+    const auto found = sourced_.find(pool);
+    return found == sourced_.end() ? main_ : found->second->arena;
+  }
+  [[nodiscard]] Arena& arena_of(PoolIndex pool) {
+    const auto found = sourced_.find(pool);
+    return found == sourced_.end() ? main_ : found->second->arena;
+  }
+  /// Calls f(arena) for each.
+  template <class F>
+  void for_each_arena(F&& f) {
+    f(main_);
+    for (const auto& [pool, sourced] : sourced_) f(sourced->arena);
+  }
+  template <class F>
+  void for_each_arena(F&& f) const {
+    f(main_);
+    for (const auto& [pool, sourced] : sourced_) f(std::as_const(sourced->arena));
+  }
+  /// A live block, wherever it is; id 0: no such address.
+  struct Found {
+    Arena* arena;
+    BlockId id;
+  };
+  [[nodiscard]] Found find(DeviceAddress address);
   void make_pool(PoolId id);
   /// Copies back what was saved of the pool; what could not be copied stays saved.
   DriverStatus restore_contents(PoolIndex pool);
   /// After running out: with what is free in pools that allow it.
   DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
-  void note_pool_free(Owner owner, std::uint64_t bytes);
+  void note_pool_free(PoolIndex index, std::uint64_t bytes);
   void give_up_if_unused(const PrivatePool& pool);
-  [[nodiscard]] PoolId pool_id(Owner owner) const;
+  [[nodiscard]] PoolId pool_id(PoolIndex index) const;
+  /// Gives the memory of pools back that were given up and had a source of their own.
+  void drop_spent();
+  [[nodiscard]] HoleTally holes() const;
+  void report_arena(const Arena& arena, HeapReport& report) const;
   [[nodiscard]] DeviceStatistics read_statistics() const;
   /// A block begins to live.
-  void note_block(const DeviceHeap::Placed& placed, Owner owner, std::uint64_t bytes,
+  void note_block(Arena& arena, const DeviceHeap::Placed& placed, Owner owner, std::uint64_t bytes,
                   std::uint64_t requested_bytes) {
-    Block& block = heap_.blocks()[placed.block];
+    Block& block = arena.heap.blocks()[placed.block];
     block.owner = owner;
     block.extra = static_cast<std::uint32_t>(bytes - requested_bytes);
     block.small = bytes <= kSmallPoolBytes;
-    live_.insert(placed.address, placed.block);
+    arena.live.insert(placed.address, placed.block);
     statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
                          static_cast<std::int64_t>(requested_bytes));
+    if (statistics_.has_deferred()) [[unlikely]]
+      statistics_.note_active();
   }
   /// A block that is in the live table no more ends.
-  void free_block(BlockId id) {
-    const Block& block = heap_.blocks()[id];
+  void free_block(Arena& arena, BlockId id) {
+    const Block& block = arena.heap.blocks()[id];
     const std::int64_t bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
     const Owner owner = block.owner;
     statistics_.on_free(block.small, bytes, bytes - block.extra);
-    heap_.free(id, owner);
-    if (pools_.any()) [[unlikely]]
-      note_pool_free(owner, static_cast<std::uint64_t>(bytes));
+    if (arena.heap.streams().several()) [[unlikely]]
+      defer_if_used(arena, block);
+    arena.heap.free(id, owner);
+    if (watches_frees_) [[unlikely]]
+      after_free(arena, owner, static_cast<std::uint64_t>(bytes));
   }
+  /// What there is to do after a free where there are pools or a soft limit.
+  void after_free(Arena& arena, Owner owner, std::uint64_t bytes);
+  /// Where record_stream() was called for the block, it counts as active a while longer.
+  void defer_if_used(const Arena& arena, const Block& block);
+  /// Gives free pages back where more than the soft limit is reserved and that would help.
+  void keep_soft_limit();
+  /// One pin less; with the last one a block that is held becomes free.
+  struct Pinned;
+  void drop_pin(std::map<DeviceAddress, Pinned>::iterator at);
+  DriverStatus export_block(const Arena& arena, BlockId id, SharedBlock& shared);
+  /// Whether any block of the pool is pinned.
+  [[nodiscard]] bool is_pinned(PoolIndex pool) const;
+  /// A pinned block that is freed: it is held. False where it is not pinned.
+  bool hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id);
+  void note_spill();
+  [[nodiscard]] SpillReport read_spill() const;
   /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
-  std::string describe_failure(std::uint64_t bytes, Owner owner, Status status) const;
+  std::string describe_failure(std::uint64_t bytes, const Arena& arena, Owner owner,
+                               Status status) const;
 
   mutable Mutex lock_;
   Driver& driver_;
   DeviceIndex device_;
   DeviceProperties properties_;
-  DeviceHeap heap_;
-  LiveTable live_;
+  Options options_;
+  Arena main_;
+  std::map<PoolIndex, std::unique_ptr<SourcedArena>> sourced_;
+  std::vector<std::unique_ptr<SourcedArena>> spent_;  // given up; still with memory
   mutable Pools pools_;
+  bool watches_frees_ = false;  // after_free() has something to do
+  // Free bytes below which giving pages back would not help to keep the soft limit.
+  std::uint64_t soft_limit_needs_bytes_ = 0;
   StatisticsKeeper statistics_;
-  std::uint64_t noted_changes_ = 0;  // heap_.changes() at the last note_memory()
+  std::uint64_t noted_changes_ = 0;  // main_.heap.changes() at the last note_memory()
   // Contents of blocks of pools that sleep, by address.
   std::map<PoolIndex, std::map<DeviceAddress, std::vector<unsigned char>>> saved_;
+  // Blocks that are pinned, by address.
+  struct Pinned {
+    Arena* arena = nullptr;
+    int pins = 0;
+    BlockId freed = 0;  // the block, once it is freed
+    int shares = 0;
+    SharedBlock shared;
+  };
+  std::map<DeviceAddress, Pinned> pinned_;
+  DeferredFrees deferred_;
+  std::uint64_t peak_spilled_bytes_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> spilled_since_;
   std::string last_failure_;
   FailedRequest last_failed_;
   std::vector<std::function<bool()>> free_memory_callbacks_;

@@ -18,10 +18,22 @@ std::uint64_t usable_page_bytes(const DeviceProperties& properties, const Option
 
 // Room for every page of the device and some more, since pages that were given back leave gaps and
 // memory that is not contiguous keeps a page of distance.
-PageId home_pages(const DeviceProperties& properties, std::uint64_t page_bytes) {
-  const std::uint64_t pages = properties.total_bytes / page_bytes;
+PageId home_pages(const DeviceProperties& properties, std::uint64_t spill_bytes,
+                  std::uint64_t page_bytes) {
+  const std::uint64_t pages = (properties.total_bytes + spill_bytes) / page_bytes;
   const std::uint64_t most = UINT32_MAX / (page_bytes / kUnitBytes) - 1;
   return static_cast<PageId>(std::min(pages + pages / 8 + 16, most));
+}
+
+std::uint64_t spill_of(const DeviceProperties& properties, const Options& options) {
+  return properties.has_vmm && options.vmm && properties.can_map_host ? options.spill : 0;
+}
+
+ShareType share_of(const DeviceProperties& properties, const Options& options) {
+  const bool can = options.share == ShareType::fd       ? properties.can_share_fd
+                   : options.share == ShareType::fabric ? properties.can_share_fabric
+                                                        : false;
+  return can ? options.share : ShareType::none;
 }
 
 }  // namespace
@@ -35,14 +47,17 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       page_bytes_(usable_page_bytes(properties, options)),
       page_units_(static_cast<Unit>(page_bytes_ / kUnitBytes)),
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
-      home_(blocks_, page_units_, home_pages(properties, page_bytes_)),
+      home_(blocks_, page_units_,
+            home_pages(properties, spill_of(properties, options), page_bytes_)),
       streams_(driver, device),
-      physical_(driver, device, page_bytes_),
+      physical_(driver, device, page_bytes_, share_of(properties, options)),
       home_space_(driver, device, page_bytes_, std::uint64_t{home_.max_pages()} * page_bytes_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       page_address_(home_.max_pages(), 0),
-      page_handle_(home_.max_pages(), 0) {
+      page_handle_(home_.max_pages(), 0),
+      spill_bytes_(spill_of(properties, options)) {
   physical_.set_limit_bytes(options.limit);
+  keep_headroom(true);
 }
 
 // --- blocks ------------------------------------------------------------------------------------
@@ -75,7 +90,7 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
   const Block block = blocks_[id];
   for (BlockId lent = block.link_next; lent != 0;) {
     const BlockId next = blocks_[lent].link_next;
-    home_.free(lent, owner, epoch);
+    home_.free(lent, owner_of_free(blocks_[lent].begin, owner), epoch);
     lent = next;
   }
   blocks_.recycle(id);
@@ -87,6 +102,7 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
   ++misses_;
   if (!streams_.watches_captures()) mapper_.unmap_retired();
+  if (physical_.host_bytes() != 0) give_back_idle_spill(demand);
   Placed placed = try_ladder(size, owner, demand);
   if (placed.status == Status::out_of_memory && physical_.unreleased() != 0) {
     // Memory the driver would not take back may go now.
@@ -173,7 +189,7 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach 
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
-  return home_.present_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);
+  return device_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);
 }
 
 DeviceHeap::Placed DeviceHeap::failure() const {
@@ -199,7 +215,7 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
 
 // --- growth ------------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
+DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool on_host) {
   if (!vmm_) return grow_plain(pages, owner);
   std::vector<MemHandle> handles(pages.count, 0);
   if (page_address_[0] == 0) {  // the first page of all: the home needs its addresses
@@ -216,10 +232,11 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
       !home_space_.clear_leftovers()) {
     return DriverStatus::unknown;
   }
-  DriverStatus status = physical_.create(handles);
+  DriverStatus status = on_host ? physical_.create_on_host(handles) : physical_.create(handles);
   if (status != DriverStatus::ok) {
-    if (status == DriverStatus::out_of_memory && physical_.within_limit(pages.count)) {
-      ceiling_pages_ = home_.present_pages() + pages.count - 1;
+    const bool full = status == DriverStatus::out_of_memory && !on_host;
+    if (full && physical_.within_limit(pages.count)) {
+      ceiling_pages_ = device_pages() + pages.count - 1;
     }
     return status;
   }
@@ -229,8 +246,8 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner) {
     return status;
   }
   std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
-  if (home_.present_pages() + pages.count > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
   home_.add_pages(pages, owner, kNeverUsed);
+  if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
   ++home_growths_;
   return DriverStatus::ok;
 }
@@ -274,12 +291,20 @@ std::uint64_t DeviceHeap::pages_released() const {
 // --- windows -----------------------------------------------------------------------------------
 
 DriverStatus DeviceHeap::create_missing(WindowPlan& plan, Owner owner,
-                                        std::vector<PageRange>& added) {
+                                        std::vector<PageRange>& added, bool on_host) {
   auto fill = plan.fills.begin();
+  bool spills = false;
   for (PageId left = plan.missing; left != 0;) {
-    const auto run = home_.absent_run(left);
+    // Before the host's, what the device still has, page by page.
+    const auto run = home_.absent_run(on_host && !spills ? 1 : left);
     if (!run) return DriverStatus::out_of_memory;
-    const DriverStatus status = grow(*run, owner);
+    if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
+    const DriverStatus status =
+        spills ? grow(*run, owner_in_pool(owner, kSpillPool), true) : grow(*run, owner);
+    if (status == DriverStatus::out_of_memory && on_host && !spills) {
+      spills = true;
+      continue;
+    }
     if (status != DriverStatus::ok) return status;
     added.push_back(*run);
     for (PageId i = 0; i < run->count; ++i) {
@@ -291,9 +316,10 @@ DriverStatus DeviceHeap::create_missing(WindowPlan& plan, Owner owner,
   return DriverStatus::ok;
 }
 
-DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot) {
+DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot,
+                                    bool on_host) {
   std::vector<PageRange> added;
-  DriverStatus status = create_missing(plan, owner, added);
+  DriverStatus status = create_missing(plan, owner, added, on_host);
   if (status == DriverStatus::ok) status = mapper_.map(plan, page_handle_, size, spot);
   if (status != DriverStatus::ok) {
     for (const PageRange& run : added) ungrow(run);
@@ -314,7 +340,8 @@ DriverStatus DeviceHeap::finish_streams() {
 void DeviceHeap::settle_all() { open_pool(0); }
 
 Status DeviceHeap::trim(std::uint64_t keep_bytes) {
-  if (reserved_bytes() <= keep_bytes || home_.present_pages() == 0) return Status::ok;
+  const bool enough = reserved_bytes() <= keep_bytes && spilled_bytes() == 0;
+  if (enough || home_.present_pages() == 0) return Status::ok;
   if (streams_.any_capturing()) return Status::driver_error;
   reclaim_given_up();
   last_driver_status_ = finish_streams();
@@ -340,6 +367,7 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
     plain_segments_ = std::move(kept);
     return refused ? Status::driver_error : Status::ok;
   }
+  refused |= !give_back_spilled();
   // The highest pages first: what stays is one piece at the home's begin.
   std::vector<PageRange> runs = home_.free_runs(kAnyone);
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
@@ -369,6 +397,22 @@ Status DeviceHeap::release_all() {
   std::fill(page_address_.begin(), page_address_.end(), DeviceAddress{0});
   last_driver_status_ = windows_status != DriverStatus::ok ? windows_status : home_status;
   return last_driver_status_ == DriverStatus::ok ? Status::ok : Status::driver_error;
+}
+
+void DeviceHeap::handles_of(BlockId id, std::vector<MemHandle>& handles,
+                            std::uint64_t& offset) const {
+  const Block& block = blocks_[id];
+  std::vector<UnitRange> ranges = {{block.begin, block.size}};
+  if (block.state == BlockState::window) {
+    ranges = mapper_.windows().home_ranges({block.prev, block.begin, block.size});
+  }
+  offset = std::uint64_t{ranges.front().begin & (page_units_ - 1)} * kUnitBytes;
+  for (const UnitRange& range : ranges) {
+    const PageId last = (range.begin + range.size - 1) >> page_shift_;
+    for (PageId page = range.begin >> page_shift_; page <= last; ++page) {
+      handles.push_back(page_handle_[page]);
+    }
+  }
 }
 
 std::uint64_t DeviceHeap::largest_request(Owner owner) const {

@@ -60,9 +60,9 @@ class DeviceHeap {
   /// A block of `size` units for `owner`. demand() is asked only where no hole fits.
   template <class F>
   Placed place(Unit size, Owner owner, F&& demand) {
-    const Fit fit = home_.fit(size, owner);
     if (streams_.several()) [[unlikely]]
-      return place_among_streams(fit, size, owner, demand());
+      return place_among_streams(size, owner, demand());
+    const Fit fit = home_.fit(size, owner);
     if (fit.hole != 0) return in_hole(fit, size);
     return place_after_miss(size, owner, demand());
   }
@@ -83,6 +83,8 @@ class DeviceHeap {
                                  std::span<const BlockId> leaving) const;
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
   Placed place_at(const Place& place, Owner owner);
+  /// A block of `size` units that begins and ends with a page, which it shares with no other.
+  Placed place_in_whole_pages(Unit size, Owner owner, Owner general, bool capturing);
   /// Gives the pages back to the device that hold only the pool's `blocks` (all of them that live)
   /// and holes, and keeps every address. Waits for the device. On failure all is as it was, unless
   /// the driver refuses that too.
@@ -103,6 +105,26 @@ class DeviceHeap {
   [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
     return std::exchange(emptied_pools_, {});
   }
+
+  // --- the last resort (spill.cc) ---------------------------------------------------------------
+
+  /// A block that lies in host memory as far as the device has none; out_of_memory where the option
+  /// does not allow that much, or the device cannot map it.
+  Placed place_in_spill(Unit size, Owner owner, const Demand& demand);
+  /// Host memory the device maps now.
+  [[nodiscard]] std::uint64_t spilled_bytes() const { return physical_.host_bytes(); }
+  [[nodiscard]] bool can_spill() const { return spill_bytes_ != 0; }
+  /// Whether that unit of the home lies there.
+  [[nodiscard]] bool is_spilled(Unit unit) const {
+    return physical_.host_bytes() != 0 && physical_.is_on_host(page_handle_[unit >> page_shift_]);
+  }
+
+  // --- for other processes ----------------------------------------------------------------------
+
+  /// How memory may be given to them; none where it may not.
+  [[nodiscard]] ShareType share() const { return vmm_ ? physical_.share() : ShareType::none; }
+  /// The handles behind a live block, and where in the first of them it begins.
+  void handles_of(BlockId block, std::vector<MemHandle>& handles, std::uint64_t& offset) const;
 
   /// The block is free again; `owner` used it.
   void free(BlockId block, Owner owner) {
@@ -127,6 +149,8 @@ class DeviceHeap {
     physical_.set_limit_bytes(bytes);
     ceiling_pages_ = UINT64_MAX;
   }
+  /// Whether so much of the device stays free for others (option headroom).
+  void keep_headroom(bool keep) { physical_.set_headroom_bytes(keep ? options_.headroom : 0); }
   [[nodiscard]] std::uint64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] bool uses_vmm() const { return vmm_; }
 
@@ -172,12 +196,35 @@ class DeviceHeap {
   void free_block(BlockId block, Owner owner) {
     const Epoch epoch = streams_.note_free(owner);
     if (blocks_[block].state == BlockState::live) {
-      home_.free(block, owner, epoch);
+      home_.free(block, owner_of_free(blocks_[block].begin, owner), epoch);
     } else {
       free_in_window(block, owner, epoch);
     }
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
+
+  // --- spilled (spill.cc) -----------------------------------------------------------------------
+
+  // The pool of what is free in host memory: nobody's, before the last resort.
+  static constexpr PoolIndex kSpillPool = UINT16_MAX;
+  /// Whose memory there is free, when `owner` used it.
+  [[nodiscard]] Owner owner_of_free(Unit unit, Owner owner) {
+    return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
+  }
+  [[nodiscard]] bool may_spill(std::uint64_t pages) const {
+    return physical_.host_bytes() + pages * page_bytes_ <= spill_bytes_;
+  }
+  /// Pages that the plan lacks: those that are free in host memory.
+  void fill_from_spill(WindowPlan& plan) const;
+  /// Gives host memory back that is wholly free; the device must be idle. False where the driver
+  /// refused.
+  bool give_back_spilled();
+  /// The same after waiting for the device, where nothing lives there any more and the program did
+  /// without it for a while.
+  void give_back_idle_spill(const Demand& demand);
+  [[nodiscard]] PageId device_pages() const {
+    return home_.present_pages() - static_cast<PageId>(physical_.host_bytes() / page_bytes_);
+  }
 
   // --- asleep (sleep.cc) ------------------------------------------------------------------------
 
@@ -196,6 +243,12 @@ class DeviceHeap {
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
   /// A new window over free memory within reach, if that is enough.
   Placed in_new_window(Unit size, Reach reach);
+  Placed take_whole_pages(Unit size, Owner owner, Owner general);
+  /// While a graph is captured: what other streams of it freed in the pool becomes the owner's,
+  /// where its next work comes after theirs. Whether there was any.
+  bool take_over_in_capture(Owner owner);
+  /// A block was made in a capture. The window that it lies in, if it lies in one, is pinned.
+  void note_captured(const Placed& placed, Owner owner);
   /// The window stays as it is until the pool is given up and the device was waited for.
   void pin(PoolIndex pool, WindowId window);
   /// Waits for the device if pools were given up, and takes their memory. False where there is
@@ -204,8 +257,8 @@ class DeviceHeap {
 
   // --- with several streams (stream/) -----------------------------------------------------------
 
-  /// place() where the streams must be told apart; `fit` is what the home offers.
-  Placed place_among_streams(Fit fit, Unit size, Owner owner, const Demand& demand);
+  /// place() where the streams must be told apart.
+  Placed place_among_streams(Unit size, Owner owner, const Demand& demand);
   void free_among_streams(BlockId block, Owner owner);
   /// The second stream was seen, or a new one.
   void note_streams();
@@ -231,7 +284,6 @@ class DeviceHeap {
   [[nodiscard]] Reach reach_for(Unit size, Owner owner) const;
   /// The request where it went the last time the program came by, if that is free and old enough.
   std::optional<Placed> place_as_before(Unit size, Owner owner);
-  void remember(const Placed& placed);
   /// A stream uses memory again that it freed itself.
   void note_reuse(Owner owner, Unit size);
   /// Memory freed long ago becomes anyone's.
@@ -252,13 +304,15 @@ class DeviceHeap {
   /// What to answer after last_driver_status_.
   [[nodiscard]] Placed failure() const;
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
-  DriverStatus grow(PageRange pages, Owner owner);
+  DriverStatus grow(PageRange pages, Owner owner, bool on_host = false);
   DriverStatus grow_plain(PageRange pages, Owner owner);
   void ungrow(PageRange pages);
   /// Creates the pages the plan lacks and carries it out; `spot` is where the request goes.
-  DriverStatus map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot);
+  DriverStatus map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot,
+                          bool on_host = false);
   /// Creates the pages the plan lacks; those created are in `added`, also after a failure.
-  DriverStatus create_missing(WindowPlan& plan, Owner owner, std::vector<PageRange>& added);
+  DriverStatus create_missing(WindowPlan& plan, Owner owner, std::vector<PageRange>& added,
+                              bool on_host);
 
   /// All that was freed belongs to anyone from now on.
   void settle_all();
@@ -287,11 +341,13 @@ class DeviceHeap {
   std::vector<std::uint64_t> open_units_;
   std::vector<Unit> largest_;
   Recall recall_;
-  bool in_capture_ = false;  // the request that is served now is part of a capture
+  bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
   std::map<PoolIndex, std::vector<WindowId>> pinned_;
   std::map<PoolIndex, Asleep> asleep_;
   std::vector<PoolIndex> emptied_pools_;
-  std::vector<PoolIndex> given_up_;  // after captures; the device was not waited for yet
+  std::vector<PoolIndex> given_up_;      // after captures; the device was not waited for yet
+  std::uint64_t spill_bytes_;            // host memory that may be used
+  std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;

@@ -1,6 +1,8 @@
 // DeviceHeap in private pools: memory that is a pool's own until the pool is given up.
 //
 //   a pool's request --> its own free memory, in the home or a window
+//                        (while a graph is captured: also what others freed, where the graph's
+//                        order proves that they are done with it)
 //                    --> memory for everyone, which is the pool's from then on
 //                        (while a graph is captured: only what is known to be done; nobody waits)
 //
@@ -44,16 +46,13 @@ Owner DeviceHeap::owner_with_use(Owner owner, StreamHandle stream) {
 DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner general, bool capturing,
                                              const Demand& demand) {
   if (open_units_.size() != streams_.streams()) note_streams();
-  const Unordered unordered(in_capture_, capturing);
+  const Unordered unordered(unordered_, capturing);
   Placed placed = place_in_own_pool(size, owner);
   if (placed.status != Status::ok) {
     placed = capturing ? place_for_capture(size, owner, demand)
                        : place(size, general, [&] { return demand; });
   }
-  if (capturing && placed.status == Status::ok) {
-    const Block& block = blocks_[placed.block];
-    if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
-  }
+  if (capturing) note_captured(placed, owner);
   return placed;
 }
 
@@ -65,7 +64,9 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
   if (use_windows()) {
     if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
   }
-  if (!in_capture_) {  // what other streams freed in the pool
+  if (unordered_) {
+    if (take_over_in_capture(owner)) return place_in_own_pool(size, owner);
+  } else {  // what other streams freed in the pool
     reach.others_up_to = streams_.now();
     const Fit others = home_.fit_among_others(size, reach);
     if (others.hole != 0) return in_hole_of_any(others, size, owner);
@@ -76,6 +77,45 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
   return use_windows() ? in_new_window(size, reach) : Placed{Status::out_of_memory, 0, 0};
 }
 
+DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
+                                                    bool capturing) {
+  if (open_units_.size() != streams_.streams()) note_streams();
+  const Unordered unordered(unordered_, capturing);
+  // All of the pool's blocks are like this one, so all its holes are whole pages.
+  Placed placed = place_in_own_pool(size, owner);
+  if (placed.status != Status::ok) placed = take_whole_pages(size, owner, general);
+  if (placed.status == Status::out_of_memory && reclaim_given_up()) {
+    placed = take_whole_pages(size, owner, general);
+  }
+  if (capturing) note_captured(placed, owner);
+  return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner general) {
+  ++misses_;
+  const PoolIndex pool = streams_.sets().pool_of(owner);
+  const Reach of_pool(owner, 0, streams_.sets().anyone_in(pool), pool);
+  const Reach everyones(general, unordered_ ? streams_.all_completed() : streams_.now());
+  const auto growth = home_.growth_for(size, of_pool, !vmm_);
+  if (use_windows()) {
+    WindowPlan plan = mapper_.plan_whole_pages(size, everyones);
+    if (!growth || plan.missing < growth->count) {
+      WindowSpot spot;
+      last_driver_status_ = map_window(std::move(plan), size, owner, spot);
+      return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+    }
+  }
+  if (!growth) return {Status::out_of_memory, 0, 0};
+  return grow_and_place(*growth, size, of_pool);
+}
+
+void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
+  if (placed.status != Status::ok) return;
+  streams_.note_captured(placed.block, owner);
+  const Block& block = blocks_[placed.block];
+  if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
+}
+
 DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
   ++misses_;
   const WindowPlan plan = mapper_.plan(size, reach);
@@ -83,6 +123,20 @@ DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
   WindowSpot spot;
   last_driver_status_ = map_window(plan, size, reach.owner, spot);
   return last_driver_status_ == DriverStatus::ok ? in_window(spot, reach.owner) : failure();
+}
+
+bool DeviceHeap::take_over_in_capture(Owner owner) {
+  bool taken = false;
+  const PoolIndex pool = streams_.sets().pool_of(owner);
+  for (std::size_t i = 1; i <= streams_.sets().owners(); ++i) {
+    const auto other = static_cast<Owner>(i);
+    if (other == owner || streams_.sets().pool_of(other) != pool) continue;
+    const Epoch before = streams_.captured_before(owner, other);
+    // Who comes after an earlier free of the owner need not come after this: it is as if freed now.
+    if (before != 0) taken = home_.settle(other, before, owner, streams_.now()) || taken;
+  }
+  if (taken) streams_.next_epoch();
+  return taken;
 }
 
 DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const Demand& demand) {
@@ -143,7 +197,7 @@ bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
 
 DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
   // Who restores a state knows in what order it is used.
-  const Unordered unordered(in_capture_, true);
+  const Unordered unordered(unordered_, true);
   const WindowSpot& spot = place.spot;
   if (place.window_address != 0) return in_window(spot, owner);
   BlockId hole = 0;

@@ -32,11 +32,27 @@ std::string text_of(double value, OptionType /*type*/) {
 }
 std::string text_of(bool value, OptionType /*type*/) { return value ? "true" : "false"; }
 
-// In the order of CrossStream.
-constexpr std::array<std::string_view, 4> kCrossStream = {"budget", "completed", "wait", "never"};
+// The words of a choice, in the order of its values.
+template <class T>
+struct Words;
+template <>
+struct Words<CrossStream> {
+  static constexpr std::array<std::string_view, 4> words = {"budget", "completed", "wait", "never"};
+  static constexpr std::string_view expected = "expected budget, completed, wait or never";
+};
+template <>
+struct Words<ShareType> {
+  static constexpr std::array<std::string_view, 3> words = {"none", "fd", "fabric"};
+  static constexpr std::string_view expected = "expected fd, fabric or none";
+};
+template <class T>
+concept Choice = requires {
+  Words<T>::words;
+};
 
-std::string text_of(CrossStream value, OptionType /*type*/) {
-  return std::string(kCrossStream[static_cast<std::size_t>(value)]);
+template <Choice T>
+std::string text_of(T value, OptionType /*type*/) {
+  return std::string(Words<T>::words[static_cast<std::size_t>(value)]);
 }
 
 // --- values of text ----------------------------------------------------------------------------
@@ -56,7 +72,7 @@ bool read_value(std::string_view text, OptionType type, std::uint64_t& value, st
       return true;
     }
     const auto bytes = parse_bytes(text);
-    if (!bytes || *bytes == 0) {
+    if (!bytes) {
       cause = "expected a size such as 2MiB or 14.5GiB";
       return false;
     }
@@ -92,14 +108,15 @@ bool read_value(std::string_view text, OptionType /*type*/, bool& value, std::st
   return true;
 }
 
-bool read_value(std::string_view text, OptionType /*type*/, CrossStream& value,
-                std::string& cause) {
-  const auto* const found = std::find(kCrossStream.begin(), kCrossStream.end(), lower(text));
-  if (found == kCrossStream.end()) {
-    cause = "expected budget, completed, wait or never";
+template <Choice T>
+bool read_value(std::string_view text, OptionType /*type*/, T& value, std::string& cause) {
+  constexpr auto& words = Words<T>::words;
+  const auto* const found = std::find(words.begin(), words.end(), lower(text));
+  if (found == words.end()) {
+    cause = Words<T>::expected;
     return false;
   }
-  value = static_cast<CrossStream>(found - kCrossStream.begin());
+  value = static_cast<T>(found - words.begin());
   return true;
 }
 
@@ -108,6 +125,10 @@ bool check_value(const Options& options, std::string_view name, std::string& cau
   if (name == "page_size" && (options.page_size < 64 * KiB || options.page_size > GiB ||
                               (options.page_size & (options.page_size - 1)) != 0)) {
     cause = "expected a power of two from 64KiB to 1GiB";
+    return false;
+  }
+  if (name == "limit" && options.limit == 0) {
+    cause = "expected a size such as 14.5GiB";
     return false;
   }
   return true;

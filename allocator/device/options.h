@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator/driver/driver.h"
+
 namespace gapless {
 
 /// Whether and how a stream may have memory that others freed.
@@ -20,28 +22,36 @@ enum class CrossStream : std::uint8_t {
   never,      // only when memory runs out, as PyTorch's allocator
 };
 
-//   X(type, name, default, help)     types: bytes, percent, flag, count, choice
-#define GAPLESS_OPTIONS(X)                                                                       \
-  X(bytes, page_size, std::uint64_t{2} << 20,                                                    \
-    "size of a physical page; larger pages mean fewer driver calls and more memory lost")        \
-  X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                      \
-  X(percent, slack, 0.9,                                                                         \
-    "grow rather than make a window while reserved stays within this much above peak allocated") \
-  X(percent, peace, 2.8,                                                                         \
-    "the same for programs that never repeat, earned page by page with the windows they make")   \
-  X(count, peace_pages, 16, "pages put into new windows that earn one page of growth; 0: never") \
-  X(count, window_factor, 4,                                                                     \
-    "pages mapped in windows, at most this many times the pages there are (several streams: "    \
-    "twice)")                                                                                    \
-  X(choice, cross_stream, CrossStream::budget,                                                   \
-    "memory that another stream freed: budget, completed, wait or never")                        \
-  X(percent, stream_budget, 3.0,                                                                 \
-    "grow by this much of peak allocated rather than have one stream wait for another")          \
-  X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments") \
-  X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")             \
+//   X(type, name, default, help)     types: bytes, percent, flag, count, and the choices
+//                                    streams_choice and share_choice
+#define GAPLESS_OPTIONS(X)                                                                         \
+  X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
+    "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
+  X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \
+  X(bytes, soft_limit, UINT64_MAX,                                                                 \
+    "give free pages back, waiting for the device, when more than this is reserved")               \
+  X(bytes, headroom, 0, "leave this much of the device to other processes where that is possible") \
+  X(bytes, spill, 0,                                                                               \
+    "host memory to go on with, slowly, where a request would fail otherwise; 0: none")            \
+  X(percent, slack, 0.9,                                                                           \
+    "grow rather than make a window while reserved stays within this much above peak allocated")   \
+  X(percent, peace, 2.8,                                                                           \
+    "the same for programs that never repeat, earned page by page with the windows they make")     \
+  X(count, peace_pages, 16, "pages put into new windows that earn one page of growth; 0: never")   \
+  X(count, window_factor, 4,                                                                       \
+    "pages mapped in windows, at most this many times the pages there are (several streams: "      \
+    "twice)")                                                                                      \
+  X(streams_choice, cross_stream, CrossStream::budget,                                             \
+    "memory that another stream freed: budget, completed, wait or never")                          \
+  X(percent, stream_budget, 3.0,                                                                   \
+    "grow by this much of peak allocated rather than have one stream wait for another")            \
+  X(share_choice, share, ShareType::fd,                                                            \
+    "how memory may be given to other processes: fd, fabric or none")                              \
+  X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments")   \
+  X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
   X(flag, vmm, true, "use virtual memory management where the device has it")
 
-enum class OptionType : std::uint8_t { bytes, percent, flag, count, choice };
+enum class OptionType : std::uint8_t { bytes, percent, flag, count, streams_choice, share_choice };
 
 /// One value for each option, by name.
 struct Options {
@@ -49,7 +59,8 @@ struct Options {
 #define GAPLESS_MEMBER_percent(name, value) double name = value;
 #define GAPLESS_MEMBER_flag(name, value) bool name = value;
 #define GAPLESS_MEMBER_count(name, value) std::uint64_t name = value;
-#define GAPLESS_MEMBER_choice(name, value) CrossStream name = value;
+#define GAPLESS_MEMBER_streams_choice(name, value) CrossStream name = value;
+#define GAPLESS_MEMBER_share_choice(name, value) ShareType name = value;
 #define GAPLESS_MEMBER(type, name, value, help) GAPLESS_MEMBER_##type(name, value)
   GAPLESS_OPTIONS(GAPLESS_MEMBER)
 #undef GAPLESS_MEMBER
@@ -57,7 +68,8 @@ struct Options {
 #undef GAPLESS_MEMBER_percent
 #undef GAPLESS_MEMBER_flag
 #undef GAPLESS_MEMBER_count
-#undef GAPLESS_MEMBER_choice
+#undef GAPLESS_MEMBER_streams_choice
+#undef GAPLESS_MEMBER_share_choice
 };
 
 struct OptionFacts {

@@ -51,6 +51,8 @@ struct PrivatePool {
   PoolIndex index = 0;
   int users = 0;
   bool use_on_oom = false;  // what is free in it may serve others before a request fails
+  bool no_split = false;    // its blocks share no page
+  bool has_memory = false;  // it had a block, and so has memory until it is given up
   bool captured = false;    // a graph was captured in it: nobody knows when it runs
   std::int64_t live_blocks = 0;
   std::uint64_t live_bytes = 0;

@@ -9,8 +9,47 @@ void StatisticsKeeper::note_peaks(Figures& pool) {
   }
 }
 
+void StatisticsKeeper::on_deferred(bool small, std::int64_t blocks, std::int64_t bytes) {
+  Figures& pool = pools_[small ? kSmall : kLarge];
+  pool.deferred[kBlocks] += blocks;
+  pool.deferred[kBytes] += bytes;
+  note_active();
+}
+
+void StatisticsKeeper::note_active() {
+  for (const std::size_t lane : {kBlocks, kBytes}) {
+    std::int64_t sum = 0;
+    for (Figures& pool : pools_) {
+      const std::int64_t active = pool.current[lane] + pool.deferred[lane];
+      pool.active_peak[lane] = std::max(pool.active_peak[lane], active);
+      sum += active;
+    }
+    active_peak_[lane] = std::max(active_peak_[lane], sum);
+  }
+}
+
+PoolStat StatisticsKeeper::read_active(std::size_t lane) const {
+  PoolStat stat = read(lane);
+  const auto add = [](Stat& to, std::int64_t deferred, std::int64_t peak) {
+    to.current += deferred;
+    to.freed -= deferred;
+    to.peak = std::max(to.peak, peak);
+  };
+  const Figures& small = pools_[kSmall];
+  const Figures& large = pools_[kLarge];
+  add(stat.all, small.deferred[lane] + large.deferred[lane], active_peak_[lane]);
+  add(stat.small_pool, small.deferred[lane], small.active_peak[lane]);
+  add(stat.large_pool, large.deferred[lane], large.active_peak[lane]);
+  return stat;
+}
+
 void StatisticsKeeper::reset_peak() {
-  for (Figures& pool : pools_) pool.peak = pool.current;
+  for (Figures& pool : pools_) {
+    pool.peak = pool.current;
+    pool.active_peak = {};
+  }
+  active_peak_ = {};
+  note_active();
   for (std::size_t i = 0; i < kLanes; ++i) {
     peak_[i] = pools_[kSmall].current[i] + pools_[kLarge].current[i];
   }
@@ -51,9 +90,9 @@ DeviceStatistics StatisticsKeeper::read(const HoleTally& tally) const {
   };
   DeviceStatistics statistics;
   statistics.allocation = read(kBlocks);
-  statistics.active = statistics.allocation;
+  statistics.active = read_active(kBlocks);
   statistics.allocated_bytes = read(kBytes);
-  statistics.active_bytes = statistics.allocated_bytes;
+  statistics.active_bytes = read_active(kBytes);
   statistics.requested_bytes = read(kRequested);
   statistics.segment = large_only(segments_);
   const std::int64_t made = tally.made - holes_at_reset_.made;

@@ -101,6 +101,13 @@ class StatisticsKeeper {
     if (higher) [[unlikely]]
       note_peaks(pool);
   }
+  /// Blocks that are freed, but held (pins) or still counted as active (deferred_frees.h).
+  void on_deferred(bool small, std::int64_t blocks, std::int64_t bytes);
+  [[nodiscard]] bool has_deferred() const {
+    return pools_[kSmall].deferred[0] + pools_[kLarge].deferred[0] != 0;
+  }
+  /// Something was allocated while there are such.
+  void note_active();
   void on_free(bool small, std::int64_t bytes, std::int64_t requested) {
     Figures& pool = pools_[small ? kSmall : kLarge];
     const Lanes change{1, bytes, requested};
@@ -146,8 +153,10 @@ class StatisticsKeeper {
   struct Figures {
     Lanes current{};
     Lanes peak{};
-    Lanes allocated{};  // since the last reset
-    Lanes base{};       // current at the last reset
+    Lanes allocated{};                          // since the last reset
+    Lanes base{};                               // current at the last reset
+    std::array<std::int64_t, 2> deferred{};     // blocks and bytes
+    std::array<std::int64_t, 2> active_peak{};  // since there were any
   };
 
   void note_peaks(Figures& pool);
@@ -161,6 +170,8 @@ class StatisticsKeeper {
       reserved_large_peak_ = reserved;
   }
   [[nodiscard]] PoolStat read(std::size_t lane) const;
+  /// With what is deferred.
+  [[nodiscard]] PoolStat read_active(std::size_t lane) const;
   /// What small blocks take up is reserved for the small pool, the rest for the large one.
   [[nodiscard]] std::int64_t reserved_large_bytes() const {
     return reserved_.current - pools_[kSmall].current[kBytes];
@@ -168,6 +179,7 @@ class StatisticsKeeper {
 
   std::array<Figures, 2> pools_;
   Lanes peak_{};  // of both pools together
+  std::array<std::int64_t, 2> active_peak_{};
   std::int64_t volume_before_reset_ = 0;
   HoleTally holes_at_reset_;
   Gauge reserved_;

@@ -22,6 +22,7 @@ constexpr std::uint64_t kReservationFactor = 8;
 WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Home& home,
                            const BlockTable& blocks, StreamLedger& streams, const Options& options)
     : home_(home),
+      blocks_(blocks),
       streams_(streams),
       page_bytes_(page_bytes),
       factor_(options.window_factor),

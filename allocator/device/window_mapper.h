@@ -66,6 +66,10 @@ class WindowMapper {
   }
   /// An extension or a new window (WindowPlanner::plan).
   [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const { return planner_.plan(size, reach); }
+  /// The same, of wholly free pages only.
+  [[nodiscard]] WindowPlan plan_whole_pages(Unit size, Reach reach) const {
+    return WindowPlanner(home_, windows_, blocks_, false).plan(size, reach);
+  }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
   /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever
   /// allocated.
@@ -129,6 +133,7 @@ class WindowMapper {
   }
 
   Home& home_;
+  const BlockTable& blocks_;
   StreamLedger& streams_;
   std::uint64_t page_bytes_;
   std::uint64_t factor_;  // mappings per present page above which windows are evicted

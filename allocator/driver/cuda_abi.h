@@ -15,12 +15,15 @@ using AllocationHandle = std::uint64_t;
 using Context = void*;
 using Stream = void*;
 using Event = void*;
+using Graph = void*;
+using GraphNode = void*;
 
 struct MemLocation {
   int type;
   int id;
 };
 inline constexpr int kLocationTypeDevice = 1;
+inline constexpr int kLocationTypeHostNuma = 3;
 
 struct MemAllocationProp {
   int type;
@@ -35,6 +38,9 @@ struct MemAllocationProp {
   } alloc_flags;
 };
 inline constexpr int kAllocationTypePinned = 1;
+inline constexpr int kHandleTypeNone = 0;
+inline constexpr int kHandleTypeFd = 1;
+inline constexpr int kHandleTypeFabric = 8;
 inline constexpr int kGranularityMinimum = 0;
 
 struct MemAccessDesc {
@@ -46,6 +52,11 @@ inline constexpr int kAccessReadWrite = 3;
 inline constexpr int kAttributeComputeCapabilityMajor = 75;
 inline constexpr int kAttributeComputeCapabilityMinor = 76;
 inline constexpr int kAttributeVirtualMemoryManagementSupported = 102;
+inline constexpr int kAttributeFdSupported = 103;
+inline constexpr int kAttributeRdmaWithVmmSupported = 110;
+inline constexpr int kAttributeFabricSupported = 128;
+inline constexpr int kAttributeHostNumaId = 134;
+inline constexpr int kAttributeHostNumaVmmSupported = 141;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;

@@ -1,5 +1,6 @@
 #include "allocator/driver/cuda_driver.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -34,6 +35,8 @@ struct CudaDriver::Api {
   abi::Result (*mem_create)(abi::AllocationHandle*, std::size_t, const abi::MemAllocationProp*,
                             unsigned long long) = nullptr;
   abi::Result (*mem_release)(abi::AllocationHandle) = nullptr;
+  abi::Result (*mem_export)(void*, abi::AllocationHandle, int, unsigned long long) = nullptr;
+  abi::Result (*mem_import)(abi::AllocationHandle*, void*, int) = nullptr;
   abi::Result (*mem_address_reserve)(abi::DevicePtr*, std::size_t, std::size_t, abi::DevicePtr,
                                      unsigned long long) = nullptr;
   abi::Result (*mem_address_free)(abi::DevicePtr, std::size_t) = nullptr;
@@ -49,6 +52,10 @@ struct CudaDriver::Api {
   abi::Result (*stream_synchronize)(abi::Stream) = nullptr;
   abi::Result (*stream_wait_event)(abi::Stream, abi::Event, unsigned) = nullptr;
   abi::Result (*stream_is_capturing)(abi::Stream, int*) = nullptr;
+  abi::Result (*stream_get_capture_info)(abi::Stream, int*, std::uint64_t*, abi::Graph*,
+                                         const abi::GraphNode**, std::size_t*) = nullptr;
+  abi::Result (*graph_node_get_dependencies)(abi::GraphNode, abi::GraphNode*,
+                                             std::size_t*) = nullptr;
   abi::Result (*exchange_capture_mode)(int*) = nullptr;
   abi::Result (*event_create)(abi::Event*, unsigned) = nullptr;
   abi::Result (*event_destroy)(abi::Event) = nullptr;
@@ -107,6 +114,18 @@ abi::MemAllocationProp pinned_on(DeviceIndex device) {
   return prop;
 }
 
+int handle_type_of(ShareType type) {
+  switch (type) {
+    case ShareType::fd:
+      return abi::kHandleTypeFd;
+    case ShareType::fabric:
+      return abi::kHandleTypeFabric;
+    case ShareType::none:
+      break;
+  }
+  return abi::kHandleTypeNone;
+}
+
 }  // namespace
 
 bool CudaDriver::Api::load(std::string& error) {
@@ -153,6 +172,8 @@ bool CudaDriver::Api::load(std::string& error) {
   find(mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
   find(mem_create, "cuMemCreate");
   find(mem_release, "cuMemRelease");
+  find(mem_export, "cuMemExportToShareableHandle");
+  find(mem_import, "cuMemImportFromShareableHandle");
   find(mem_address_reserve, "cuMemAddressReserve");
   find(mem_address_free, "cuMemAddressFree");
   find(mem_map, "cuMemMap");
@@ -165,6 +186,8 @@ bool CudaDriver::Api::load(std::string& error) {
   find(stream_synchronize, "cuStreamSynchronize");
   find(stream_wait_event, "cuStreamWaitEvent");
   find(stream_is_capturing, "cuStreamIsCapturing");
+  find(stream_get_capture_info, "cuStreamGetCaptureInfo");
+  find(graph_node_get_dependencies, "cuGraphNodeGetDependencies");
   find(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   find(event_create, "cuEventCreate");
   find(event_destroy, "cuEventDestroy");
@@ -259,6 +282,13 @@ DriverStatus CudaDriver::device_properties(DeviceIndex device, DeviceProperties&
         api_->device_get_attribute(&found.compute_minor, abi::kAttributeComputeCapabilityMinor, id);
   }
   if (result != 0) return status_of(result);
+  const auto has = [&](int attribute) {  // older drivers do not know all of these
+    int value = 0;
+    return api_->device_get_attribute(&value, attribute, id) == 0 && value > 0;
+  };
+  found.can_share_fd = has(abi::kAttributeFdSupported);
+  found.can_share_fabric = has(abi::kAttributeFabricSupported);
+  found.can_map_host = has(abi::kAttributeHostNumaVmmSupported);
   found.name = name.data();
   found.total_bytes = total;
   found.has_vmm = vmm != 0;
@@ -281,9 +311,21 @@ DriverStatus CudaDriver::mem_info(DeviceIndex device, MemInfo& info) {
   return status;
 }
 
-DriverStatus CudaDriver::mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) {
+DriverStatus CudaDriver::mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                                    MemHandle& handle) {
   const Relaxed relaxed(*api_);
-  const abi::MemAllocationProp prop = pinned_on(device);
+  abi::MemAllocationProp prop = pinned_on(device);
+  prop.requested_handle_types = handle_type_of(kind.share);
+  if (kind.on_host) {
+    int node = 0;
+    const abi::Result result = api_->device_get_attribute(&node, abi::kAttributeHostNumaId, device);
+    if (result != 0) return status_of(result);
+    prop.location = {abi::kLocationTypeHostNuma, std::max(node, 0)};
+  } else {
+    int rdma = 0;  // network cards may reach what is made with this
+    (void)api_->device_get_attribute(&rdma, abi::kAttributeRdmaWithVmmSupported, device);
+    prop.alloc_flags.gpu_direct_rdma_capable = rdma != 0 ? 1 : 0;
+  }
   abi::AllocationHandle made = 0;
   const abi::Result result = api_->mem_create(&made, bytes, &prop, 0);
   if (result == 0) handle = made;
@@ -293,6 +335,31 @@ DriverStatus CudaDriver::mem_create(DeviceIndex device, std::uint64_t bytes, Mem
 DriverStatus CudaDriver::mem_release(MemHandle handle) {
   const Relaxed relaxed(*api_);
   return status_of(api_->mem_release(handle));
+}
+
+DriverStatus CudaDriver::mem_export(MemHandle handle, ShareType type, SharedHandle& shared) {
+  const Relaxed relaxed(*api_);
+  SharedHandle made{.type = type};
+  void* const target =
+      type == ShareType::fd ? static_cast<void*>(&made.fd) : static_cast<void*>(made.fabric.data());
+  const abi::Result result = api_->mem_export(target, handle, handle_type_of(type), 0);
+  if (result == 0) shared = made;
+  return status_of(result);
+}
+
+DriverStatus CudaDriver::mem_import(DeviceIndex device, const SharedHandle& shared,
+                                    MemHandle& handle) {
+  SharedHandle from = shared;
+  // A descriptor is passed in the pointer itself.
+  void* const source = shared.type == ShareType::fd
+                           ? reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
+                                 static_cast<std::intptr_t>(shared.fd))
+                           : static_cast<void*>(from.fabric.data());
+  abi::AllocationHandle made = 0;
+  const DriverStatus status = on_device(
+      device, [&] { return api_->mem_import(&made, source, handle_type_of(shared.type)); });
+  if (status == DriverStatus::ok) handle = made;
+  return status;
 }
 
 DriverStatus CudaDriver::address_reserve(std::uint64_t bytes, std::uint64_t alignment,
@@ -361,6 +428,43 @@ DriverStatus CudaDriver::stream_is_capturing(DeviceIndex device, StreamHandle st
       on_device(device, [&] { return api_->stream_is_capturing(stream_of(stream), &status); });
   if (result == DriverStatus::ok) capturing = status != 0;
   return result;
+}
+
+DriverStatus CudaDriver::stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                              CapturePoint& point) {
+  int status = 0;
+  std::uint64_t capture = 0;
+  abi::Graph graph = nullptr;
+  const abi::GraphNode* ends = nullptr;
+  std::size_t count = 0;
+  const DriverStatus result = on_device(device, [&] {
+    return api_->stream_get_capture_info(stream_of(stream), &status, &capture, &graph, &ends,
+                                         &count);
+  });
+  if (result != DriverStatus::ok) return result;
+  point = {};
+  if (status != 1) return result;  // CU_STREAM_CAPTURE_STATUS_ACTIVE
+  point.capture = capture;
+  for (std::size_t i = 0; i < count; ++i) {
+    point.ends.push_back(reinterpret_cast<std::uint64_t>(ends[i]));
+  }
+  return result;
+}
+
+DriverStatus CudaDriver::graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                                 std::vector<std::uint64_t>& nodes) {
+  auto* const of = reinterpret_cast<abi::GraphNode>(node);  // NOLINT(performance-no-int-to-ptr)
+  return on_device(device, [&] {
+    std::size_t count = 0;
+    abi::Result result = api_->graph_node_get_dependencies(of, nullptr, &count);
+    if (result != 0) return result;
+    std::vector<abi::GraphNode> found(count, nullptr);
+    result = count == 0 ? 0 : api_->graph_node_get_dependencies(of, found.data(), &count);
+    if (result != 0) return result;
+    nodes.clear();
+    for (const abi::GraphNode one : found) nodes.push_back(reinterpret_cast<std::uint64_t>(one));
+    return result;
+  });
 }
 
 DriverStatus CudaDriver::stream_wait_event(DeviceIndex device, StreamHandle stream,

@@ -21,8 +21,13 @@ class CudaDriver final : public Driver {
   DriverStatus device_count(std::int32_t& count) override;
   DriverStatus device_properties(DeviceIndex device, DeviceProperties& properties) override;
   DriverStatus mem_info(DeviceIndex device, MemInfo& info) override;
-  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) override;
+  using Driver::mem_create;
+  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                          MemHandle& handle) override;
   DriverStatus mem_release(MemHandle handle) override;
+  DriverStatus mem_export(MemHandle handle, ShareType type, SharedHandle& shared) override;
+  DriverStatus mem_import(DeviceIndex device, const SharedHandle& shared,
+                          MemHandle& handle) override;
   DriverStatus address_reserve(std::uint64_t bytes, std::uint64_t alignment,
                                DeviceAddress& address) override;
   DriverStatus address_free(DeviceAddress address, std::uint64_t bytes) override;
@@ -39,6 +44,10 @@ class CudaDriver final : public Driver {
                                  EventHandle event) override;
   DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
                                    bool& capturing) override;
+  DriverStatus stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                    CapturePoint& point) override;
+  DriverStatus graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                       std::vector<std::uint64_t>& nodes) override;
   DriverStatus device_synchronize(DeviceIndex device) override;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) override;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) override;

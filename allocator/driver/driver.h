@@ -18,8 +18,10 @@
 //   is_host_sync() names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "allocator/driver/status.h"
 
@@ -35,6 +37,34 @@ using StreamHandle = std::uint64_t;
 /// An event; 0 is none.
 using EventHandle = std::uint64_t;
 
+/// How physical memory may be given to another process.
+enum class ShareType : std::uint8_t {
+  none,
+  fd,      // a POSIX file descriptor, on this machine
+  fabric,  // a 64-byte name, also on other machines of an NVLink fabric
+};
+
+/// What physical memory is made for.
+struct MemKind {
+  bool on_host = false;  // in host memory near the device, which the device maps like its own
+  ShareType share = ShareType::none;
+};
+
+/// Memory that another process may import. A descriptor is owned by whoever holds this.
+struct SharedHandle {
+  ShareType type = ShareType::none;
+  int fd = -1;
+  std::array<unsigned char, 64> fabric{};
+};
+
+/// How far a stream's part of a graph that is being captured has come.
+struct CapturePoint {
+  std::uint64_t capture = 0;        // which capture; 0: the stream is not capturing
+  std::vector<std::uint64_t> ends;  // the nodes that the stream's next work would come after
+
+  bool operator==(const CapturePoint&) const = default;
+};
+
 struct DeviceProperties {
   std::string name;
   std::uint64_t total_bytes = 0;
@@ -42,6 +72,10 @@ struct DeviceProperties {
   bool has_vmm = false;
   /// The least size and alignment of mem_create, mem_map and address_reserve; 0 without VMM.
   std::uint64_t granularity_bytes = 0;
+  bool can_share_fd = false;
+  bool can_share_fabric = false;
+  /// MemKind::on_host works.
+  bool can_map_host = false;
   std::int32_t compute_major = 0;
   std::int32_t compute_minor = 0;
 };
@@ -67,11 +101,24 @@ class Driver {
 
   // --- physical memory and addresses -----------------------------------------------------------
 
-  /// pre: bytes > 0 and a multiple of the granularity. post: bytes of device memory are charged.
-  /// out_of_memory where the device has not that much left.
-  virtual DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) = 0;
+  /// pre: bytes > 0 and a multiple of the granularity. post: bytes of device memory (or of host
+  /// memory) are charged. out_of_memory where there is not that much left; not_supported where
+  /// the device has no such kind.
+  virtual DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                                  MemHandle& handle) = 0;
+  /// Plain device memory.
+  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) {
+    return mem_create(device, bytes, {}, handle);
+  }
   /// The caller gives its hold up. The memory itself goes when its last mapping goes.
   virtual DriverStatus mem_release(MemHandle handle) = 0;
+  /// For another process. pre: the handle was created with that ShareType, not none. post: the
+  /// memory stays while anyone holds or maps it. A descriptor is the caller's to close.
+  virtual DriverStatus mem_export(MemHandle handle, ShareType type, SharedHandle& shared) = 0;
+  /// What another process (or this one) exported; a hold of it, given up with mem_release. The
+  /// descriptor stays the caller's.
+  virtual DriverStatus mem_import(DeviceIndex device, const SharedHandle& shared,
+                                  MemHandle& handle) = 0;
 
   /// pre: bytes > 0, a multiple of the granularity; alignment 0 or a power of two.
   /// post: [address, address + bytes) belongs to the caller and holds no memory.
@@ -110,6 +157,12 @@ class Driver {
   /// Whether work given to the stream goes into a graph that is being captured. Allowed then.
   virtual DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream,
                                            bool& capturing) = 0;
+  /// Where the stream's capture has come to. Allowed while capturing.
+  virtual DriverStatus stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                            CapturePoint& point) = 0;
+  /// The nodes that a node of a graph that is being captured comes right after.
+  virtual DriverStatus graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                               std::vector<std::uint64_t>& nodes) = 0;
   virtual DriverStatus device_synchronize(DeviceIndex device) = 0;
 
   /// Without timing.

@@ -13,8 +13,16 @@ DriverStatus ForwardingDriver::mem_info(DeviceIndex device, MemInfo& info) {
   return around(DriverCall::mem_info, [&] { return inner_.mem_info(device, info); });
 }
 DriverStatus ForwardingDriver::mem_create(DeviceIndex device, std::uint64_t bytes,
+                                          const MemKind& kind, MemHandle& handle) {
+  return around(DriverCall::mem_create,
+                [&] { return inner_.mem_create(device, bytes, kind, handle); });
+}
+DriverStatus ForwardingDriver::mem_export(MemHandle handle, ShareType type, SharedHandle& shared) {
+  return around(DriverCall::mem_export, [&] { return inner_.mem_export(handle, type, shared); });
+}
+DriverStatus ForwardingDriver::mem_import(DeviceIndex device, const SharedHandle& shared,
                                           MemHandle& handle) {
-  return around(DriverCall::mem_create, [&] { return inner_.mem_create(device, bytes, handle); });
+  return around(DriverCall::mem_import, [&] { return inner_.mem_import(device, shared, handle); });
 }
 DriverStatus ForwardingDriver::mem_release(MemHandle handle) {
   return around(DriverCall::mem_release, [&] { return inner_.mem_release(handle); });
@@ -65,6 +73,16 @@ DriverStatus ForwardingDriver::stream_is_capturing(DeviceIndex device, StreamHan
                                                    bool& capturing) {
   return around(DriverCall::stream_is_capturing,
                 [&] { return inner_.stream_is_capturing(device, stream, capturing); });
+}
+DriverStatus ForwardingDriver::stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                                    CapturePoint& point) {
+  return around(DriverCall::stream_capture_point,
+                [&] { return inner_.stream_capture_point(device, stream, point); });
+}
+DriverStatus ForwardingDriver::graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                                       std::vector<std::uint64_t>& nodes) {
+  return around(DriverCall::graph_node_dependencies,
+                [&] { return inner_.graph_node_dependencies(device, node, nodes); });
 }
 DriverStatus ForwardingDriver::device_synchronize(DeviceIndex device) {
   return around(DriverCall::device_synchronize, [&] { return inner_.device_synchronize(device); });

@@ -20,21 +20,29 @@ class ForwardingDriver : public Driver {
   DriverStatus device_count(std::int32_t& count) final;
   DriverStatus device_properties(DeviceIndex device, DeviceProperties& properties) final;
   DriverStatus mem_info(DeviceIndex device, MemInfo& info) final;
-  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, MemHandle& handle) final;
+  using Driver::mem_create;
+  DriverStatus mem_create(DeviceIndex device, std::uint64_t bytes, const MemKind& kind,
+                          MemHandle& handle) final;
   DriverStatus mem_release(MemHandle handle) final;
+  DriverStatus mem_export(MemHandle handle, ShareType type, SharedHandle& shared) final;
+  DriverStatus mem_import(DeviceIndex device, const SharedHandle& shared, MemHandle& handle) final;
   DriverStatus address_reserve(std::uint64_t bytes, std::uint64_t alignment,
                                DeviceAddress& address) final;
   DriverStatus address_free(DeviceAddress address, std::uint64_t bytes) final;
   DriverStatus mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) final;
   DriverStatus mem_unmap(DeviceAddress address, std::uint64_t bytes) final;
   DriverStatus mem_set_access(DeviceAddress address, std::uint64_t bytes, DeviceIndex device) final;
-  DriverStatus mem_alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address) final;
-  DriverStatus mem_free(DeviceIndex device, DeviceAddress address) final;
+  DriverStatus mem_alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address) override;
+  DriverStatus mem_free(DeviceIndex device, DeviceAddress address) override;
   DriverStatus stream_create(DeviceIndex device, StreamHandle& stream) final;
   DriverStatus stream_destroy(DeviceIndex device, StreamHandle stream) final;
   DriverStatus stream_synchronize(DeviceIndex device, StreamHandle stream) final;
   DriverStatus stream_wait_event(DeviceIndex device, StreamHandle stream, EventHandle event) final;
   DriverStatus stream_is_capturing(DeviceIndex device, StreamHandle stream, bool& capturing) final;
+  DriverStatus stream_capture_point(DeviceIndex device, StreamHandle stream,
+                                    CapturePoint& point) final;
+  DriverStatus graph_node_dependencies(DeviceIndex device, std::uint64_t node,
+                                       std::vector<std::uint64_t>& nodes) final;
   DriverStatus device_synchronize(DeviceIndex device) final;
   DriverStatus event_create(DeviceIndex device, EventHandle& event) final;
   DriverStatus event_destroy(DeviceIndex device, EventHandle event) final;

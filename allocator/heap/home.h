@@ -68,8 +68,9 @@ struct Reach {
   Epoch others_up_to = 0;
   /// Whose memory is good as it is, beside the owner's.
   Owner anyone = kAnyone;
-  /// The pool whose owners the others are.
+  /// The pool whose owners the others are, and a second one.
   std::uint16_t others_pool = 0;
+  std::uint16_t others_pool_too = others_pool;
 };
 
 class Home {
@@ -124,7 +125,8 @@ class Home {
   /// (`now` where that is not known), and a stream takes its own memory before anyone's.
   void tell_streams_apart(Epoch now);
   /// Holes of `owner` freed in epoch `last` or before belong to `anyone` from now on.
-  void settle(Owner owner, Epoch last, Owner anyone = kAnyone);
+  /// Whether there were any. `stamp`: as if freed in that epoch.
+  bool settle(Owner owner, Epoch last, Owner anyone = kAnyone, std::optional<Epoch> stamp = {});
   /// That owner is of a private pool.
   void note_pool(Owner owner, std::uint16_t pool);
   /// Calls f(hole, part) for the holes that a free range is made of, by address; pages touch it
@@ -172,7 +174,7 @@ class Home {
   /// Whether the part of a hole that lies in that page is within reach.
   [[nodiscard]] bool is_within(const Block& hole, PageId page, Reach reach) const {
     return usable(hole, reach) ||
-           (reach.others_up_to != 0 && pool_of(hole.owner) == reach.others_pool &&
+           (reach.others_up_to != 0 && may_be_other(hole.owner, reach) &&
             (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
   }
   /// The hole that contains that unit, which must be free in a page touched by a page boundary's
@@ -239,6 +241,10 @@ class Home {
   [[nodiscard]] static bool usable(const Block& hole, Reach reach) {
     return hole.owner == reach.anyone || hole.owner == reach.owner;
   }
+  [[nodiscard]] bool may_be_other(Owner owner, Reach reach) const {
+    const std::uint16_t pool = pool_of(owner);
+    return pool == reach.others_pool || pool == reach.others_pool_too;
+  }
   [[nodiscard]] std::uint16_t pool_of(Owner owner) const {
     return owner < pool_of_.size() ? pool_of_[owner] : std::uint16_t{0};
   }
@@ -262,7 +268,7 @@ class Home {
     for (std::size_t i = 0; i < holes_.size(); ++i) {
       const auto other = static_cast<Owner>(i);
       if (other != reach.owner && other != reach.anyone && holes_[other] &&
-          pool_of(other) == reach.others_pool) {
+          may_be_other(other, reach)) {
         f(*holes_[other]);
       }
     }

@@ -74,6 +74,10 @@ void advise(OutOfMemoryReport& report, std::uint64_t device_free_bytes) {
     say("free " + format_bytes(report.missing_bytes) + " of the " +
         format_bytes(report.elsewhere_bytes) + " that others hold on the device");
   }
+  if (report.missing_bytes != 0 && report.could_spill) {
+    say("set spill:" + format_bytes(report.spilled_bytes + report.missing_bytes) +
+        " or more to go on, slowly, in host memory");
+  }
   if (report.missing_bytes != 0) {
     say("keep " + format_bytes(report.missing_bytes) +
         " less alive: a smaller batch, shorter sequences, checkpointing");
@@ -129,6 +133,8 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
   const std::uint64_t room = std::min(device_free_bytes, room_in_limit(report));
   const std::uint64_t had = usable + align_down(room, heap.page_bytes);
   report.missing_bytes = wanted > had ? wanted - had : 0;
+  report.spilled_bytes = heap.spill.bytes;
+  report.could_spill = heap.spill.possible;
   advise(report, device_free_bytes);
   return report;
 }
@@ -165,6 +171,9 @@ std::string to_text(const OutOfMemoryReport& report) {
   text += "\nfree: " + format_bytes(report.free_page_bytes) + " in whole pages, " +
           format_bytes(report.free_part_bytes) + " in " + std::to_string(report.free_parts) +
           " parts of pages, " + format_bytes(sum(report.free_in_pools)) + " in private pools";
+  if (report.spilled_bytes != 0) {
+    text += "\n" + format_bytes(report.spilled_bytes) + " lie in host memory";
+  }
   for (const std::string& words : report.advice) text += "\n- " + words;
   return text;
 }
@@ -197,6 +206,7 @@ std::string to_json(const OutOfMemoryReport& report) {
       {"free_parts", report.free_parts},
       {"free_in_pools", list(report.free_in_pools)},
       {"missing_bytes", report.missing_bytes},
+      {"spilled_bytes", report.spilled_bytes},
       {"advice", report.advice}};
   return document.dump(2);
 }

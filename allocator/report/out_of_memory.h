@@ -45,6 +45,9 @@ struct OutOfMemoryReport {
   std::uint64_t elsewhere_bytes = 0;
   /// How much more memory would have made it fit.
   std::uint64_t missing_bytes = 0;
+  /// Host memory that stands in for the device's, and whether more could (option spill).
+  std::uint64_t spilled_bytes = 0;
+  bool could_spill = false;
   /// What would help, in words, the best first.
   std::vector<std::string> advice;
 };

@@ -142,6 +142,17 @@ bool StreamLedger::any_capturing() const {
          });
 }
 
+void StreamLedger::note_captured_free(BlockId block, Owner owner) {
+  std::vector<StreamHandle> streams;
+  for (const StreamIndex stream : sets_.members(owner)) streams.push_back(sets_.handle(stream));
+  captures_.note_free(block, owner, now_, streams);
+  next_epoch();  // later frees are not covered by where the streams are now
+}
+
+Epoch StreamLedger::captured_before(Owner user, Owner freed_by) {
+  return captures_.before(sets_.handle(sets_.members(user).front()), freed_by);
+}
+
 Epoch StreamLedger::all_completed() const {
   Epoch all = now_ - 1;
   for (const Stream& stream : streams_) {

@@ -21,13 +21,15 @@
 
 #include "allocator/driver/driver.h"
 #include "allocator/heap/block.h"
+#include "allocator/stream/capture_order.h"
 #include "allocator/stream/stream_sets.h"
 
 namespace gapless {
 
 class StreamLedger {
  public:
-  StreamLedger(Driver& driver, DeviceIndex device) : driver_(driver), device_(device) {}
+  StreamLedger(Driver& driver, DeviceIndex device)
+      : driver_(driver), device_(device), captures_(driver, device) {}
   ~StreamLedger();
   StreamLedger(const StreamLedger&) = delete;
   StreamLedger& operator=(const StreamLedger&) = delete;
@@ -55,6 +57,8 @@ class StreamLedger {
 
   /// The epoch that is open.
   [[nodiscard]] Epoch now() const { return now_; }
+  /// Ends it, without an event.
+  void next_epoch() { ++now_; }
   /// A block of that owner is freed now; the epoch it is freed in.
   Epoch note_free(Owner owner) {
     for (const StreamIndex stream : sets_.members(owner)) streams_[stream].last_free = now_;
@@ -77,12 +81,25 @@ class StreamLedger {
   DriverStatus order_after(Owner user, Owner freed_by, Epoch epoch);
   /// Streams may be capturing a graph from now on, or not any more: meanwhile no event is recorded
   /// on one that does (it would become part of the graph), and the host does not wait.
-  void watch_captures(bool watch) { watch_captures_ = watch; }
+  void watch_captures(bool watch) {
+    watch_captures_ = watch;
+    if (!watch) captures_.forget();
+  }
   [[nodiscard]] bool watches_captures() const { return watch_captures_; }
   /// Whether that stream is capturing. False while captures are not watched for.
   [[nodiscard]] bool is_capturing(StreamHandle stream) const;
   /// Whether any stream is.
   [[nodiscard]] bool any_capturing() const;
+  /// While a graph is captured: a block was made for the owner's stream.
+  void note_captured(BlockId block, Owner owner) {
+    captures_.note_made(block, sets_.handle(sets_.members(owner).front()));
+  }
+  /// And such a block, or another of the pool, was freed. Ends the epoch: who comes in the graph
+  /// after those who used the block may use it again.
+  void note_captured_free(BlockId block, Owner owner);
+  /// The work that `user`'s stream is given next comes, by the order of the graph that is being
+  /// captured, after all uses of what `freed_by` freed in this epoch and before; 0: of nothing.
+  Epoch captured_before(Owner user, Owner freed_by);
   /// Everything freed in this epoch and before, on any stream, is known to be done.
   [[nodiscard]] Epoch all_completed() const;
 
@@ -143,6 +160,7 @@ class StreamLedger {
   Epoch now_ = 1;  // 0: never used, good for everyone
   bool told_apart_ = false;
   bool watch_captures_ = false;
+  CaptureOrder captures_;
   std::uint64_t waits_ = 0;
 };
 

@@ -59,7 +59,15 @@ class Machine {
     std::uint32_t stream = 0;     // allocated on
     std::uint32_t last_user = 0;  // the stream whose kernel used it last
     std::vector<simgpu::PhysicalRange> ranges;
-    std::uint64_t capture = 0;  // the capture it was made in; 0: none
+    std::uint64_t capture = 0;  // the capture it was made in, and its pool; 0: none
+    PoolId pool;
+    std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
+  };
+  // A freed block that PyTorch's allocator would count as active, as long as other streams' work
+  // that used it goes on.
+  struct Deferred {
+    std::uint64_t bytes = 0;
+    std::uint64_t done_ns = 0;
   };
   // A graph that was captured, or is being captured.
   struct Graph {
@@ -93,6 +101,7 @@ class Machine {
   /// A kernel of that stream writes the block, after its last user.
   std::string launch(Live& block, std::uint32_t stream, std::uint32_t duration_us);
   std::string check_statistics();
+  void defer(const Live& block);
 
   MachineOptions options_;
   simgpu::SimDriver gpu_;
@@ -109,6 +118,8 @@ class Machine {
   std::uint64_t captures_ = 0;
   std::map<PoolId, std::uint32_t> last_replay_;  // by pool: the stream
   std::set<std::uint32_t> freed_users_;  // streams that used captured blocks which are freed now
+  std::vector<Deferred> deferred_;
+  std::uint64_t last_asked_ns_ = 0;  // when the allocator had last asked for them
   std::uint64_t allocated_ = 0;
   std::uint64_t requested_ = 0;
   std::uint64_t peak_allocated_ = 0;

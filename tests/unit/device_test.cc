@@ -449,42 +449,5 @@ TEST(Allocator, ServesSeveralDevices) {
   EXPECT_THAT(gpu.violations(), IsEmpty());
 }
 
-TEST(Threads, ShareADevice) {
-  simgpu::SimDriver gpu({.devices = {{.total_bytes = GiB}}});
-  DeviceProperties properties;
-  gpu.device_properties(0, properties);
-  {
-    DeviceAllocator allocator(gpu, 0, properties, {});
-    std::vector<std::thread> threads;
-    for (unsigned t = 0; t < 4; ++t) {
-      threads.emplace_back([&, t] {
-        std::mt19937 random(t);
-        std::vector<DeviceAddress> live;
-        for (int i = 0; i < 4000; ++i) {
-          if (live.size() < 20 && random() % 2 == 0) {
-            DeviceAddress address = 0;
-            if (allocator.alloc(1 + random() % (3 * MiB), 0, address) == Status::ok) {
-              live.push_back(address);
-            }
-          } else if (!live.empty()) {
-            std::swap(live[random() % live.size()], live.back());
-            EXPECT_EQ(allocator.free(live.back()), Status::ok);
-            live.pop_back();
-          }
-          if (i % 500 == 0) {
-            (void)allocator.statistics();
-            (void)allocator.report();
-          }
-        }
-        for (const DeviceAddress address : live) EXPECT_EQ(allocator.free(address), Status::ok);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    allocator.validate();
-    EXPECT_EQ(allocator.statistics().allocation.all.current, 0);
-  }
-  EXPECT_EQ(gpu.leaks(), "");
-}
-
 }  // namespace
 }  // namespace gapless

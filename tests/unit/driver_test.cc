@@ -98,6 +98,19 @@ TEST(CudaAbi, AgreesWithCudaHeader) {
   static_assert(sizeof(abi::DevicePtr) == sizeof(CUdeviceptr));
   static_assert(sizeof(abi::AllocationHandle) == sizeof(CUmemGenericAllocationHandle));
   EXPECT_EQ(abi::kLocationTypeDevice, CU_MEM_LOCATION_TYPE_DEVICE);
+  EXPECT_EQ(abi::kLocationTypeHostNuma, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+  EXPECT_EQ(abi::kHandleTypeNone, CU_MEM_HANDLE_TYPE_NONE);
+  EXPECT_EQ(abi::kHandleTypeFd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  EXPECT_EQ(abi::kHandleTypeFabric, CU_MEM_HANDLE_TYPE_FABRIC);
+  EXPECT_EQ(sizeof(SharedHandle::fabric), sizeof(CUmemFabricHandle));
+  EXPECT_EQ(abi::kAttributeFdSupported,
+            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  EXPECT_EQ(abi::kAttributeRdmaWithVmmSupported,
+            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+  EXPECT_EQ(abi::kAttributeFabricSupported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
+  EXPECT_EQ(abi::kAttributeHostNumaId, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+  EXPECT_EQ(abi::kAttributeHostNumaVmmSupported,
+            CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   EXPECT_EQ(abi::kAllocationTypePinned, CU_MEM_ALLOCATION_TYPE_PINNED);
   EXPECT_EQ(abi::kAccessReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   EXPECT_EQ(abi::kGranularityMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM);

@@ -1,12 +1,10 @@
 // Private pools and captured graphs.
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allocator/base/bytes.h"
-#include "allocator/device/device_allocator.h"
-#include "allocator/driver/counting_driver.h"
-#include "allocator/driver/faulty_driver.h"
-#include "simgpu/sim_driver.h"
+#include "tests/support/on_device.h"
 
 namespace gapless {
 namespace {
@@ -17,61 +15,7 @@ using ::testing::IsEmpty;
 constexpr PoolId kPool{0, 1};
 constexpr PoolId kOther{0, 2};
 
-class PoolsTest : public ::testing::Test {
- protected:
-  void start(std::uint64_t capacity = 64 * MiB, const std::string& settings = "slack:0") {
-    gpu = std::make_unique<simgpu::SimDriver>(
-        simgpu::SimOptions{.devices = {{.total_bytes = capacity}}});
-    counting = std::make_unique<CountingDriver>(*gpu);
-    DeviceProperties properties;
-    gpu->device_properties(0, properties);
-    std::vector<std::string> warnings;
-    allocator = std::make_unique<DeviceAllocator>(*counting, 0, properties,
-                                                  parse_options(settings, warnings));
-    gpu->stream_create(0, side);
-    gpu->stream_create(0, third);
-  }
-  void TearDown() override {
-    allocator.reset();
-    EXPECT_EQ(gpu->leaks(), "");
-    EXPECT_THAT(gpu->violations(), IsEmpty());
-  }
-  DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream = 0) {
-    DeviceAddress address = 0;
-    EXPECT_EQ(allocator->alloc(bytes, stream, address), Status::ok) << allocator->last_failure();
-    allocator->validate();
-    write(address, bytes, stream);
-    return address;
-  }
-  void write(DeviceAddress address, std::uint64_t bytes, StreamHandle stream) {
-    const simgpu::Access access{address, bytes, true};
-    gpu->launch(0, stream, 100000, {&access, 1});
-  }
-  void free(DeviceAddress address) {
-    EXPECT_EQ(allocator->free(address), Status::ok);
-    allocator->validate();
-  }
-  void begin(PoolId id, std::vector<StreamHandle> streams = {}) {
-    EXPECT_EQ(allocator->begin_pool(id,
-                                    [streams](StreamHandle stream) {
-                                      return streams.empty() ||
-                                             std::find(streams.begin(), streams.end(), stream) !=
-                                                 streams.end();
-                                    }),
-              Status::ok);
-  }
-  void end(PoolId id) { EXPECT_EQ(allocator->end_pool(id), Status::ok); }
-  void release(PoolId id) { EXPECT_EQ(allocator->release_pool(id), Status::ok); }
-  [[nodiscard]] std::uint64_t reserved() const {
-    return static_cast<std::uint64_t>(allocator->statistics().reserved_bytes.all.current);
-  }
-
-  std::unique_ptr<simgpu::SimDriver> gpu;
-  std::unique_ptr<CountingDriver> counting;
-  std::unique_ptr<DeviceAllocator> allocator;
-  StreamHandle side = 0;
-  StreamHandle third = 0;
-};
+class PoolsTest : public testing::OnDevice {};
 
 TEST_F(PoolsTest, WhatIsFreeInAPoolIsOnlyThePools) {
   start();
@@ -148,7 +92,7 @@ TEST_F(PoolsTest, ReleasedWithBlocksItsMemoryComesWithTheLast) {
 }
 
 TEST_F(PoolsTest, UseOnOomLendsWhatIsFree) {
-  start(8 * MiB);
+  start({.capacity = 8 * MiB});
   begin(kPool);
   const DeviceAddress a = alloc(8 * MiB);
   end(kPool);
@@ -206,15 +150,15 @@ TEST_F(PoolsTest, AGraphsMemoryIsItsOwnWhileItLives) {
   free(b);
   release(kPool);
   // The graph may still run: its memory is for others only after the device was waited for.
-  const std::uint64_t before = counting->counts().of(DriverCall::device_synchronize);
+  const std::uint64_t before = calls(DriverCall::device_synchronize);
   const DeviceAddress c = alloc(8 * MiB, 0);
-  EXPECT_EQ(counting->counts().of(DriverCall::device_synchronize), before + 1);
+  EXPECT_EQ(calls(DriverCall::device_synchronize), before + 1);
   EXPECT_EQ(reserved(), 8 * MiB);
   free(c);
 }
 
 TEST_F(PoolsTest, NothingForbiddenIsCalledWhileCapturing) {
-  start(256 * MiB, "slack:0,stream_budget:0");
+  start({.capacity = 256 * MiB, .settings = "slack:0,stream_budget:0"});
   const DeviceAddress eager = alloc(8 * MiB, 0);
   free(eager);
   begin(kPool, {side});
@@ -288,174 +232,176 @@ TEST_F(PoolsTest, AStreamOfACaptureDoesNotGetWhatAnotherOneUses) {
   release(kPool);
 }
 
-// --- sleep and wake ------------------------------------------------------------------------------
-
-class Sleep : public PoolsTest {
- protected:
-  void start_with_contents(std::uint64_t capacity) {
-    start(capacity);
-    gpu = std::make_unique<simgpu::SimDriver>(
-        simgpu::SimOptions{.devices = {{.total_bytes = capacity}}, .keep_contents = true});
-    faulty = std::make_unique<FaultyDriver>(*gpu);
-    DeviceProperties properties;
-    gpu->device_properties(0, properties);
-    std::vector<std::string> warnings;
-    allocator = std::make_unique<DeviceAllocator>(*faulty, 0, properties,
-                                                  parse_options("slack:0", warnings));
-  }
-  // Blocks of a pool in the home and in windows, each filled with its number; others between them.
-  void fill() {
-    begin(kPool);
-    std::vector<DeviceAddress> gone;
-    for (std::uint32_t i = 0; i < 10; ++i) {
-      blocks.push_back(plain_alloc(2 * MiB + 4096 * i));
-      gone.push_back(plain_alloc(4 * MiB));
-    }
-    end(kPool);
-    others.push_back(plain_alloc(3 * MiB));
-    for (const DeviceAddress address : gone) free(address);
-    begin(kPool);
-    blocks.push_back(plain_alloc(18 * MiB));  // of the pages that were freed: in a window
-    end(kPool);
-    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      ASSERT_EQ(gpu->memset_d32(0, blocks[i], 100 + i, 2 * MiB / 4, 0), DriverStatus::ok);
-    }
-    ASSERT_EQ(gpu->memset_d32(0, others[0], 7, 3 * MiB / 4, 0), DriverStatus::ok);
-    ASSERT_GT(allocator->counters().windows.made, 0U);
-  }
-  DeviceAddress plain_alloc(std::uint64_t bytes) {
-    DeviceAddress address = 0;
-    EXPECT_EQ(allocator->alloc(bytes, 0, address), Status::ok) << allocator->last_failure();
-    return address;
-  }
-  [[nodiscard]] bool intact() const {
-    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-      std::vector<std::uint32_t> words(2 * MiB / 4);
-      gpu->copy_to_host(0, words.data(), blocks[i], 2 * MiB, 0);
-      const auto same = std::count(words.begin(), words.end(), 100 + i);
-      if (static_cast<std::size_t>(same) != words.size()) return false;
-    }
-    return true;
-  }
-  void finish() {
-    for (const DeviceAddress address : blocks) free(address);
-    for (const DeviceAddress address : others) free(address);
-    while (allocator->pool_users(kPool) != 0) release(kPool);
-  }
-
-  std::unique_ptr<FaultyDriver> faulty;
-  std::vector<DeviceAddress> blocks;
-  std::vector<DeviceAddress> others;
-};
-
-TEST_F(Sleep, MemoryGoesAndComesBackAtTheSameAddresses) {
-  start_with_contents(128 * MiB);
-  fill();
-  const std::uint64_t before = reserved();
-  ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
-  allocator->validate();
-  EXPECT_LT(reserved(), before / 4);
-  EXPECT_EQ(gpu->used_bytes(0), reserved());
-  EXPECT_EQ(allocator->sleep_pool(kPool, true), Status::invalid_argument);  // it sleeps
-  // The device's memory is there for others meanwhile.
-  const DeviceAddress other = plain_alloc(90 * MiB);
-  EXPECT_EQ(allocator->wake_pool(kPool), Status::out_of_memory);
-  allocator->validate();
-  free(other);
-  EXPECT_EQ(allocator->trim(), Status::ok);
-  begin(kPool);
-  DeviceAddress none = 0;
-  EXPECT_EQ(allocator->alloc(MiB, 0, none), Status::invalid_argument);
-  EXPECT_THAT(allocator->last_failure(), HasSubstr("asleep"));
+// What the graph's order proves done may be had again by another stream of the capture.
+TEST_F(PoolsTest, BranchesOfOneCaptureReuseEachOthersMemoryInTheGraphsOrder) {
+  start();
+  const std::vector<StreamHandle> all = {side, third};
+  begin(kPool, all);
+  gpu->begin_capture(0, side);
+  const DeviceAddress a = alloc(4 * MiB, side);
+  gpu->order(0, side, third);  // third joins, after a's kernel
+  free(a);
+  const DeviceAddress b = alloc(4 * MiB, third);
+  EXPECT_EQ(b, a);  // comes after a's kernel in the graph
+  const DeviceAddress c = alloc(4 * MiB, side);
+  free(b);
+  const DeviceAddress d = alloc(4 * MiB, side);
+  EXPECT_NE(d, b);  // side does not come after b's kernel
+  gpu->order(0, third, side);
+  const DeviceAddress e = alloc(4 * MiB, side);
+  EXPECT_EQ(e, b);  // now it does
+  EXPECT_EQ(reserved(), 12 * MiB);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
   end(kPool);
-  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
-  allocator->validate();
-  EXPECT_EQ(reserved(), before);
-  EXPECT_TRUE(intact());
-  EXPECT_EQ(allocator->wake_pool(kPool), Status::ok);  // is awake
-  finish();
-}
-
-TEST_F(Sleep, BlocksMayBeFreedAsleep) {
-  start_with_contents(128 * MiB);
-  fill();
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
-  free(blocks.back());
-  blocks.pop_back();
-  free(blocks.front());
-  blocks.erase(blocks.begin());
-  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
-  allocator->validate();
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
-  finish();  // all that is left, while it sleeps
-  allocator->validate();
-  EXPECT_EQ(allocator->trim(), Status::ok);
-  EXPECT_EQ(reserved(), 0U);
-}
-
-// Two streams' holes in one page, of a pool that is given up while it sleeps.
-TEST_F(Sleep, PagesThatStreamsShareAreGivenUpAsleepToo) {
-  start_with_contents(64 * MiB);
-  StreamHandle other = 0;
-  gpu->stream_create(0, other);
-  begin(kPool);
-  const DeviceAddress a = plain_alloc(3 * MiB);
-  DeviceAddress b = 0;
-  ASSERT_EQ(allocator->alloc(3 * MiB, other, b), Status::ok);
-  const DeviceAddress c = plain_alloc(2 * MiB);
-  end(kPool);
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
-  EXPECT_EQ(reserved(), 0U);
+  gpu->replay(graph, 0);
+  gpu->replay(graph, 0);
+  gpu->device_synchronize(0);
+  for (const DeviceAddress address : {c, d, e}) free(address);
   release(kPool);
-  for (const DeviceAddress address : {b, a, c}) free(address);
-  const DeviceStatistics found = allocator->statistics();
-  EXPECT_EQ(found.allocated_bytes.all.current, 0);
-  EXPECT_EQ(found.inactive_split_bytes.all.current, 0);  // nothing is there that could be free
-  const DeviceAddress d = plain_alloc(8 * MiB);
-  EXPECT_EQ(reserved(), 8 * MiB);
-  free(d);
 }
 
-TEST_F(Sleep, AnyCallMayFail) {
-  for (const bool waking : {false, true}) {
-    std::uint64_t failed = 0;
-    for (std::uint64_t nth = 1;; ++nth) {
-      SCOPED_TRACE((waking ? "wake, call " : "sleep, call ") + std::to_string(nth));
-      start_with_contents(128 * MiB);
-      blocks.clear();
-      others.clear();
-      fill();
-      if (waking) {
-        ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
-      }
-      const std::uint64_t before = faulty->fired();
-      faulty->fail({.kind = {}, .nth = nth, .status = DriverStatus::unknown, .persistent = false});
-      const Status status =
-          waking ? allocator->wake_pool(kPool) : allocator->sleep_pool(kPool, true);
-      const bool fired = faulty->fired() != before;
-      faulty->heal();
-      allocator->validate();
-      if (!fired) {
-        EXPECT_EQ(status, Status::ok);
-      } else {
-        ++failed;
-      }
-      ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
-      allocator->validate();
-      EXPECT_TRUE(intact());
-      finish();
-      allocator.reset();
-      ASSERT_EQ(gpu->leaks(), "");
-      if (!fired) break;
-    }
-    EXPECT_GT(failed, 20U);
+TEST_F(PoolsTest, ABlockThatTwoBranchesUseIsReusedAfterBoth) {
+  start();
+  begin(kPool, {side, third});
+  gpu->begin_capture(0, side);
+  const DeviceAddress a = alloc(4 * MiB, side);
+  gpu->order(0, side, third);
+  EXPECT_EQ(allocator->record_stream(a, third), Status::ok);
+  write(a, 4 * MiB, third);
+  free(a);
+  const DeviceAddress b = alloc(4 * MiB, side);
+  EXPECT_NE(b, a);  // third may not be done with it
+  gpu->order(0, third, side);
+  const DeviceAddress c = alloc(4 * MiB, side);
+  EXPECT_EQ(c, a);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end(kPool);
+  gpu->replay(graph, third);
+  gpu->device_synchronize(0);
+  free(b);
+  free(c);
+  release(kPool);
+}
+
+// A block from before the capture has uses that the graph does not show.
+TEST_F(PoolsTest, WhatWasThereBeforeTheCaptureProvesNothing) {
+  start();
+  begin(kPool, {side, third});
+  const DeviceAddress before = alloc(4 * MiB, side);
+  gpu->begin_capture(0, side);
+  const DeviceAddress a = alloc(2 * MiB, side);
+  gpu->order(0, side, third);
+  free(before);
+  const DeviceAddress b = alloc(4 * MiB, third);
+  EXPECT_NE(b, before);
+  gpu->order(0, third, side);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end(kPool);
+  gpu->replay(graph, 0);
+  gpu->device_synchronize(0);
+  free(a);
+  free(b);
+  release(kPool);
+}
+
+// --- pools of whole pages, and over another allocator --------------------------------------------
+
+TEST_F(PoolsTest, BlocksOfANoSplitPoolShareNoPage) {
+  start({.settings = "slack:0,share:fd"});
+  const DeviceAddress general = alloc(MiB);
+  std::vector<DeviceAddress> gone;
+  for (int i = 0; i < 6; ++i) gone.push_back(alloc(3 * MiB));
+  for (int i = 0; i < 6; i += 2) free(gone[i]);  // scattered pages, and parts of pages
+  begin(kPool);
+  EXPECT_EQ(allocator->set_pool_no_split(kPool, true), Status::ok);
+  EXPECT_EQ(allocator->set_pool_no_split(kOther, true), Status::invalid_argument);
+  std::vector<DeviceAddress> blocks;
+  for (const std::uint64_t bytes : {512 * KiB, 3 * MiB, 2 * MiB, 5 * MiB, 512 * KiB}) {
+    blocks.push_back(alloc(bytes));
+    EXPECT_EQ(blocks.back() % (2 * MiB), 0U);
+    EXPECT_EQ(*allocator->size_of(blocks.back()) % (2 * MiB), 0U);
+    SharedBlock shared;  // whole handles, that nobody else has a part of
+    EXPECT_EQ(allocator->share(blocks.back(), shared), Status::ok);
+    EXPECT_EQ(shared.offset_bytes, 0U);
+    EXPECT_EQ(shared.bytes, shared.pages.size() * 2 * MiB);
+    EXPECT_EQ(allocator->unshare(blocks.back()), Status::ok);
   }
+  EXPECT_EQ(allocator->set_pool_no_split(kPool, true), Status::invalid_argument);  // too late
+  const DeviceAddress first = blocks[1];
+  free(first);
+  EXPECT_EQ(alloc(4 * MiB), first);
+  end(kPool);
+  for (const DeviceAddress address : blocks) free(address);
+  for (int i = 1; i < 6; i += 2) free(gone[i]);
+  free(general);
+  release(kPool);
+}
+
+TEST_F(PoolsTest, APoolMayStandOnTheUsersOwnAllocator) {
+  start({.capacity = 64 * MiB});
+  std::map<DeviceAddress, std::uint64_t> given;
+  bool empty = false;
+  const PoolSource source{[&](std::uint64_t bytes) {
+                            DeviceAddress address = 0;
+                            if (!empty && gpu->mem_alloc(0, bytes, address) == DriverStatus::ok) {
+                              given[address] = bytes;
+                            }
+                            return address;
+                          },
+                          [&](DeviceAddress address, std::uint64_t bytes) {
+                            EXPECT_EQ(given.at(address), bytes);
+                            given.erase(address);
+                            gpu->mem_free(0, address);
+                          }};
+  EXPECT_EQ(allocator->set_pool_source(kPool, source), Status::invalid_argument);
+  EXPECT_EQ(allocator->retain_pool(kPool), Status::ok);
+  EXPECT_EQ(allocator->set_pool_source(kPool, source), Status::ok);
+  EXPECT_EQ(allocator->set_pool_source(kPool, source), Status::invalid_argument);
+  const DeviceAddress general = alloc(4 * MiB);
+  EXPECT_TRUE(given.empty());
+  begin(kPool);
+  const DeviceAddress a = alloc(3 * MiB);
+  const DeviceAddress b = alloc(MiB, side);
+  EXPECT_EQ(given.size(), 1U);  // both in one segment of 4 MiB
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(allocator->record_stream(b, third), Status::ok);
+  write(b, MiB, side);
+  EXPECT_EQ(*allocator->size_of(a), 3 * MiB);
+  EXPECT_EQ(allocator->pool_live_bytes(kPool), 4 * MiB);
+  free(a);
+  EXPECT_EQ(alloc(3 * MiB), a);
+  gpu->begin_capture(0, side);
+  const DeviceAddress c = alloc(6 * MiB, side);
+  simgpu::CapturedGraph graph = gpu->end_capture(side);
+  EXPECT_EQ(given.size(), 2U);
+  empty = true;
+  EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
+  EXPECT_THAT(allocator->last_failure(), HasSubstr("a pool's own allocator"));
+  end(kPool);
+  const PoolState state = allocator->checkpoint_pool(kPool);
+  free(c);
+  PoolDelta delta;
+  EXPECT_EQ(allocator->restore_pool(state, delta), Status::ok);
+  EXPECT_EQ(delta.allocated, std::vector<DeviceAddress>{c});
+  EXPECT_EQ(allocator->sleep_pool(kPool, true), Status::invalid_argument);
+  gpu->replay(graph, 0);
+  std::uint64_t live = 0;
+  for (const BlockReport& piece : allocator->report().home) {
+    if (piece.kind == BlockReport::Kind::live && piece.pool == kPool) live += piece.bytes;
+  }
+  EXPECT_EQ(live, 10 * MiB);
+  release(kPool);
+  release(kPool);
+  for (const DeviceAddress address : {a, b, c}) free(address);
+  EXPECT_TRUE(given.empty());  // all given back, after the device was waited for
+  EXPECT_EQ(reserved(), 4 * MiB);
+  free(general);
 }
 
 // --- checkpoints ---------------------------------------------------------------------------------
 
 TEST_F(PoolsTest, ARestoredPoolHasItsBlocksWhereTheyWere) {
-  start(256 * MiB);
+  start({.capacity = 256 * MiB});
   begin(kPool);
   std::vector<DeviceAddress> blocks;
   for (std::uint64_t i = 1; i <= 10; ++i) blocks.push_back(alloc(i * MiB + 512 * i));

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "allocator/base/bytes.h"
 #include "allocator/report/out_of_memory.h"
-#include "simgpu/sim_driver.h"
+#include "tests/support/on_device.h"
 
 namespace gapless {
 namespace {
@@ -13,34 +12,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Pressure : public ::testing::Test {
+class Pressure : public testing::OnDevice {
  protected:
-  void start(std::uint64_t capacity, const std::string& settings = "slack:0") {
-    gpu = std::make_unique<simgpu::SimDriver>(
-        simgpu::SimOptions{.devices = {{.total_bytes = capacity}}});
-    DeviceProperties properties;
-    gpu->device_properties(0, properties);
-    std::vector<std::string> warnings;
-    allocator =
-        std::make_unique<DeviceAllocator>(*gpu, 0, properties, parse_options(settings, warnings));
-  }
-  DeviceAddress alloc(std::uint64_t bytes) {
-    DeviceAddress address = 0;
-    EXPECT_EQ(allocator->alloc(bytes, 0, address), Status::ok) << allocator->last_failure();
-    return address;
-  }
   OutOfMemoryReport why() {
     MemInfo info;
     gpu->mem_info(0, info);
     return explain(allocator->report(), allocator->last_failed_request(), info.free_bytes);
   }
-
-  std::unique_ptr<simgpu::SimDriver> gpu;
-  std::unique_ptr<DeviceAllocator> allocator;
 };
 
 TEST_F(Pressure, CallbacksMayFreeMemory) {
-  start(8 * MiB);
+  start({.capacity = 8 * MiB});
   std::vector<DeviceAddress> cache = {alloc(4 * MiB), alloc(4 * MiB)};
   int called = 0;
   allocator->add_free_memory_callback([&] {
@@ -69,13 +51,10 @@ TEST_F(Pressure, CallbacksMayFreeMemory) {
 }
 
 TEST_F(Pressure, TheReportSaysWhatIsLiveAndWhatIsMissing) {
-  start(32 * MiB, "slack:0,limit:24MiB");
-  StreamHandle side = 0;
-  gpu->stream_create(0, side);
+  start({.capacity = 32 * MiB, .settings = "slack:0,limit:24MiB"});
   const DeviceAddress a = alloc(10 * MiB);
   const DeviceAddress small = alloc(300000);
-  DeviceAddress b = 0;
-  ASSERT_EQ(allocator->alloc(5 * MiB, side, b), Status::ok);
+  const DeviceAddress b = alloc(5 * MiB, side);
   allocator->begin_pool({0, 3}, [](StreamHandle) { return true; });
   const DeviceAddress pooled = alloc(4 * MiB);
   allocator->free(pooled);
@@ -105,13 +84,57 @@ TEST_F(Pressure, TheReportSaysWhatIsLiveAndWhatIsMissing) {
   EXPECT_EQ(json["advice"].size(), report.advice.size());
   // What it says would help does.
   allocator->set_limit_bytes(report.limit_bytes + report.missing_bytes);
-  EXPECT_EQ(allocator->alloc(8 * MiB, side, b), Status::ok);
-  (void)a;
-  (void)small;
+  const DeviceAddress c = alloc(8 * MiB, side);
+  for (const DeviceAddress address : {a, small, b, c}) free(address);
+  release({0, 3});
+}
+
+TEST_F(Pressure, FreePagesAreGivenBackAboveTheSoftLimit) {
+  start({.capacity = 64 * MiB, .settings = "slack:0,soft_limit:16MiB"});
+  const DeviceAddress a = alloc(8 * MiB);
+  const DeviceAddress b = alloc(24 * MiB);
+  EXPECT_EQ(reserved(), 32 * MiB);  // what is needed is had
+  free(b);
+  EXPECT_EQ(reserved(), 16 * MiB);
+  EXPECT_EQ(gpu->used_bytes(0), 16 * MiB);
+  const std::uint64_t waits = calls(DriverCall::device_synchronize);
+  for (int i = 0; i < 10; ++i) free(alloc(8 * MiB));  // within the limit nobody waits
+  EXPECT_EQ(calls(DriverCall::device_synchronize), waits);
+  free(a);
+}
+
+// Where giving back does not help, it is not tried again with every free.
+TEST_F(Pressure, ASoftLimitThatCannotBeKeptCostsLittle) {
+  start({.capacity = 256 * MiB, .settings = "slack:0,soft_limit:4MiB"});
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 64; ++i) blocks.push_back(alloc(MiB));
+  const std::uint64_t before = calls(DriverCall::device_synchronize);
+  for (int i = 0; i < 64; i += 2) free(blocks[i]);  // half of each page stays
+  EXPECT_LE(calls(DriverCall::device_synchronize) - before, 4U);
+  for (int i = 1; i < 64; i += 2) free(blocks[i]);
+  EXPECT_LE(reserved(), 8 * MiB);
+}
+
+TEST_F(Pressure, HeadroomIsLeftToOthersWhileThatIsPossible) {
+  start({.capacity = 32 * MiB, .settings = "slack:0,headroom:8MiB"});
+  const DeviceAddress a = alloc(16 * MiB);
+  free(a);
+  // Another process comes; ours takes what it has, and no more.
+  DeviceAddress other = 0;
+  gpu->mem_alloc(0, 4 * MiB, other);
+  const DeviceAddress b = alloc(12 * MiB, side);
+  EXPECT_EQ(gpu->used_bytes(0), 20 * MiB);
+  const DeviceAddress c = alloc(8 * MiB);
+  EXPECT_EQ(gpu->used_bytes(0), 24 * MiB);
+  // A request that would fail otherwise has the headroom too.
+  const DeviceAddress d = alloc(6 * MiB);
+  EXPECT_EQ(gpu->used_bytes(0), 30 * MiB);
+  for (const DeviceAddress address : {b, c, d}) free(address);
+  gpu->mem_free(0, other);
 }
 
 TEST_F(Pressure, OthersOnTheDeviceAreSeen) {
-  start(16 * MiB);
+  start({.capacity = 16 * MiB});
   DeviceAddress other = 0;
   gpu->mem_alloc(0, 10 * MiB, other);
   DeviceAddress none = 0;
@@ -120,6 +143,7 @@ TEST_F(Pressure, OthersOnTheDeviceAreSeen) {
   EXPECT_EQ(report.elsewhere_bytes, 10 * MiB);
   EXPECT_EQ(report.missing_bytes, 2 * MiB);
   EXPECT_THAT(report.advice.front(), HasSubstr("free 2.00 MiB of the 10.00 MiB that others hold"));
+  gpu->mem_free(0, other);
 }
 
 }  // namespace

@@ -17,7 +17,9 @@
 namespace gapless::simgpu {
 namespace {
 
-MemoryModel model_of_one_device() { return MemoryModel({{16 * MiB, 2 * MiB, 0, 0}}); }
+MemoryModel model_of_one_device() {
+  return MemoryModel({{.total_bytes = 16 * MiB, .granularity_bytes = 2 * MiB}});
+}
 
 TEST(SharedMemory, IsSeenByAnotherModelAndChargedOnce) {
   MemoryModel owner = model_of_one_device();

@@ -1,0 +1,298 @@
+// DeviceAllocator: its private pools, their checkpoints and their sleep.
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_allocator.h"
+
+namespace gapless {
+
+DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, const Demand& demand,
+                                                        Request& request) {
+  const PoolIndex index = pools_.of(stream);
+  if (index == 0) return main_.heap.place(request.units, request.owner, [&] { return demand; });
+  PrivatePool& pool = pools_.at(index);
+  request.arena = &arena_of(index);
+  DeviceHeap& heap = request.arena->heap;
+  if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
+  const Owner general = heap.streams().number_of(stream);
+  const bool capturing = heap.streams().is_capturing(stream);
+  pool.captured = pool.captured || capturing;
+  request.owner = heap.owner_in_pool(general, index);
+  DeviceHeap::Placed placed;
+  if (pool.no_split) {
+    const auto page_units = static_cast<Unit>(heap.page_bytes() / kUnitBytes);
+    request.units = align_up(request.units, page_units);
+    placed = heap.place_in_whole_pages(request.units, request.owner, general, capturing);
+  } else {
+    placed = heap.place_in_pool(request.units, request.owner, general, capturing, demand);
+  }
+  if (placed.status == Status::ok) {
+    pool.has_memory = true;
+    ++pool.live_blocks;
+    pool.live_bytes += request.units * kUnitBytes;
+  }
+  return placed;
+}
+
+DeviceHeap::Placed DeviceAllocator::place_from_pools(Unit units, Owner owner,
+                                                     const Demand& demand) {
+  bool opened = false;
+  pools_.for_each([&](const PrivatePool& pool) {
+    if (!pool.use_on_oom || pool.captured) return;
+    main_.heap.open_pool(pool.index);
+    opened = true;
+  });
+  if (!opened || main_.heap.streams().sets().pool_of(owner) != 0)
+    return {Status::out_of_memory, 0, 0};
+  return main_.heap.place(units, owner, [&] { return demand; });
+}
+
+void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {
+  if (index == 0) return;
+  PrivatePool& pool = pools_.at(index);
+  --pool.live_blocks;
+  pool.live_bytes -= bytes;
+  give_up_if_unused(pool);
+}
+
+void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
+  if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
+  saved_.erase(pool.index);
+  if (const auto found = sourced_.find(pool.index); found != sourced_.end()) {
+    found->second->arena.heap.open_pool(pool.index);
+    spent_.push_back(std::move(found->second));
+    sourced_.erase(found);
+    pools_.reuse(pool.index);
+    drop_spent();
+  } else {
+    main_.heap.give_up_pool(pool.index, pool.captured);
+  }
+  note_memory();  // pages that were asleep are gone
+  pools_.forget(pool.index);
+  watches_frees_ = pools_.any() || options_.soft_limit != UINT64_MAX;
+}
+
+void DeviceAllocator::drop_spent() {
+  if (spent_.empty() || main_.heap.streams().any_capturing()) return;
+  // What cannot be given back now is tried again with the next trim().
+  std::erase_if(
+      spent_, [](const auto& sourced) { return sourced->arena.heap.release_all() == Status::ok; });
+}
+
+PoolId DeviceAllocator::pool_id(PoolIndex index) const {
+  // A pool that was given up after captures is nobody's any more.
+  return index == 0 || !pools_.has(index) ? PoolId{} : pools_.at(index).id;
+}
+
+Status DeviceAllocator::retain_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  make_pool(id);
+  return Status::ok;
+}
+
+void DeviceAllocator::make_pool(PoolId id) {
+  for (const PoolIndex emptied : main_.heap.take_emptied_pools()) pools_.reuse(emptied);
+  pools_.retain(id);
+  watches_frees_ = true;
+}
+
+Status DeviceAllocator::release_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr || pool->users == 0) return Status::invalid_argument;
+  --pool->users;
+  give_up_if_unused(*pool);
+  return Status::ok;
+}
+
+Status DeviceAllocator::begin_pool(PoolId id, StreamFilter filter) {
+  const std::scoped_lock lock(lock_);
+  make_pool(id);
+  pools_.begin(id, std::move(filter));
+  for_each_arena([](Arena& arena) {
+    arena.heap.prepare_capture();
+    arena.heap.streams().watch_captures(true);
+  });
+  return Status::ok;
+}
+
+Status DeviceAllocator::end_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  if (!pools_.end(id)) return Status::invalid_argument;
+  const PrivatePool& pool = *pools_.find(id);
+  if (pool.captured && !main_.heap.streams().any_capturing()) {
+    arena_of(pool.index).heap.unite_pool(pool.index);
+  }
+  for_each_arena([&](Arena& arena) { arena.heap.streams().watch_captures(pools_.active()); });
+  give_up_if_unused(pool);
+  return Status::ok;
+}
+
+Status DeviceAllocator::set_pool_use_on_oom(PoolId id, bool use) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return Status::invalid_argument;
+  pool->use_on_oom = use;
+  return Status::ok;
+}
+
+Status DeviceAllocator::set_pool_no_split(PoolId id, bool no_split) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(id);
+  // Blocks that share pages stay that way.
+  if (pool == nullptr || (no_split && pool->live_blocks != 0)) return Status::invalid_argument;
+  pool->no_split = no_split;
+  return Status::ok;
+}
+
+Status DeviceAllocator::set_pool_source(PoolId id, PoolSource source) {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr || pool->live_blocks != 0 || pools_.is_begun(pool->index) ||
+      sourced_.contains(pool->index) || pool->has_memory) {
+    return Status::invalid_argument;
+  }
+  sourced_[pool->index] =
+      std::make_unique<SourcedArena>(driver_, device_, properties_, options_, std::move(source));
+  return Status::ok;
+}
+
+int DeviceAllocator::pool_users(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  return pool == nullptr ? 0 : pool->users;
+}
+
+std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  return pool == nullptr ? 0 : pool->live_bytes;
+}
+
+PoolState DeviceAllocator::checkpoint_pool(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  PoolState state{id, {}};
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return state;
+  const DeviceHeap& heap = arena_of(pool->index).heap;
+  for_each_block_of(pool->index, [&](BlockId block, const Block& facts) {
+    state.blocks.push_back(
+        {heap.address_of(block), heap.place_of(block), facts.owner, facts.extra});
+  });
+  return state;
+}
+
+Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
+  const std::scoped_lock lock(lock_);
+  PrivatePool* const pool = pools_.find(state.id);
+  if (pool == nullptr) return Status::invalid_argument;
+  Arena& arena = arena_of(pool->index);
+  DeviceHeap& heap = arena.heap;
+  // By address: what stays is in both.
+  std::map<DeviceAddress, const PoolState::BlockState*> wanted;
+  for (const PoolState::BlockState& block : state.blocks) wanted[block.address] = &block;
+  std::vector<BlockId> leaving;
+  for_each_block_of(pool->index, [&](BlockId id, const Block& block) {
+    const auto found = wanted.find(heap.address_of(id));
+    if (found != wanted.end() && found->second->place.spot.size == block.size) {
+      wanted.erase(found);
+    } else {
+      leaving.push_back(id);
+    }
+  });
+  for (const BlockId id : leaving) {
+    if (pinned_.contains(heap.address_of(id))) return Status::invalid_argument;
+  }
+  for (const auto& [address, block] : wanted) {
+    if (!heap.could_be_at(block->place, pool->index, leaving)) return Status::invalid_argument;
+  }
+  ++pool->users;  // it stays while it has no block for a moment
+  for (const BlockId id : leaving) {
+    delta.freed.push_back(heap.address_of(id));
+    free_block(arena, arena.take(delta.freed.back()));
+  }
+  heap.unite_pool(pool->index);
+  for (const auto& [address, block] : wanted) {
+    const DeviceHeap::Placed placed = heap.place_at(block->place, block->owner);
+    const std::uint64_t bytes = block->place.spot.size * kUnitBytes;
+    ++pool->live_blocks;
+    pool->live_bytes += bytes;
+    note_block(arena, placed, block->owner, bytes, bytes - block->slack_bytes);
+    delta.allocated.push_back(address);
+  }
+  --pool->users;
+  return Status::ok;
+}
+
+Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr || main_.heap.is_asleep(pool->index) || is_pinned(pool->index) ||
+      !arena_of(pool->index).heap.uses_vmm()) {
+    return Status::invalid_argument;
+  }
+  if (main_.heap.streams().any_capturing()) return Status::driver_error;
+  std::vector<BlockId> blocks;
+  for_each_block_of(pool->index, [&](BlockId block, const Block&) { blocks.push_back(block); });
+  std::map<DeviceAddress, std::vector<unsigned char>> contents;
+  if (save && driver_.device_synchronize(device_) != DriverStatus::ok) return Status::driver_error;
+  for (const BlockId block : blocks) {
+    if (!save) break;
+    const DeviceAddress address = main_.heap.address_of(block);
+    auto& bytes = contents[address];
+    bytes.resize(main_.heap.blocks()[block].size * kUnitBytes);
+    if (driver_.copy_to_host(device_, bytes.data(), address, bytes.size(), 0) != DriverStatus::ok) {
+      return Status::driver_error;
+    }
+  }
+  const DriverStatus status = main_.heap.sleep(pool->index, blocks);
+  ++statistics_.syncs;
+  saved_[pool->index] = std::move(contents);
+  // Halfway, some pages were other ones for a moment.
+  if (!main_.heap.is_asleep(pool->index)) (void)restore_contents(pool->index);
+  note_memory();
+  return status == DriverStatus::ok ? Status::ok : Status::driver_error;
+}
+
+Status DeviceAllocator::wake_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  const PrivatePool* const pool = pools_.find(id);
+  if (pool == nullptr) return Status::invalid_argument;
+  DriverStatus status = main_.heap.wake(pool->index);
+  note_memory();
+  if (status == DriverStatus::ok) status = restore_contents(pool->index);
+  if (status == DriverStatus::ok) return Status::ok;
+  return status == DriverStatus::out_of_memory ? Status::out_of_memory : Status::driver_error;
+}
+
+DriverStatus DeviceAllocator::restore_contents(PoolIndex pool) {
+  DriverStatus status = DriverStatus::ok;
+  auto& contents = saved_[pool];
+  while (status == DriverStatus::ok && !contents.empty()) {
+    const auto& [address, bytes] = *contents.begin();
+    // A block that was freed meanwhile has nothing to be brought back.
+    const DeviceAddress at = address;
+    const BlockId live = main_.find(at);
+    if (live != 0) status = driver_.copy_to_device(device_, at, bytes.data(), bytes.size(), 0);
+    if (status == DriverStatus::ok) contents.erase(contents.begin());
+  }
+  if (contents.empty()) saved_.erase(pool);
+  return status;
+}
+
+std::vector<DeviceAddress> DeviceAllocator::pool_blocks(PoolId id) const {
+  const std::scoped_lock lock(lock_);
+  std::vector<DeviceAddress> blocks;
+  if (const PrivatePool* const pool = pools_.find(id); pool != nullptr) {
+    const DeviceHeap& heap = arena_of(pool->index).heap;
+    for_each_block_of(pool->index, [&](BlockId block, const Block& /*facts*/) {
+      blocks.push_back(heap.address_of(block));
+    });
+  }
+  std::sort(blocks.begin(), blocks.end());
+  return blocks;
+}
+
+}  // namespace gapless

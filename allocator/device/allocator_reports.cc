@@ -1,0 +1,264 @@
+// DeviceAllocator: statistics, reports, and whether all is as it should be.
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_allocator.h"
+
+namespace gapless {
+
+void DeviceAllocator::note_memory() {
+  std::uint64_t reserved = 0;
+  std::uint64_t present = 0;
+  std::int64_t segments = 0;
+  for_each_arena([&](const Arena& arena) {
+    reserved += arena.heap.reserved_bytes();
+    present += arena.heap.home().present_pages() * arena.heap.page_bytes();
+    segments += (arena.heap.reserved_bytes() != 0 ? 1 : 0) + arena.heap.windows().count();
+  });
+  statistics_.set_reserved(static_cast<std::int64_t>(reserved), static_cast<std::int64_t>(present));
+  statistics_.set_segments(segments);
+  noted_changes_ = main_.heap.changes();
+}
+
+void DeviceAllocator::note_spill() {
+  const std::uint64_t bytes = main_.heap.spilled_bytes();
+  peak_spilled_bytes_ = std::max(peak_spilled_bytes_, bytes);
+  if (bytes == 0) {
+    spilled_since_.reset();
+  } else if (!spilled_since_) {
+    spilled_since_ = std::chrono::steady_clock::now();
+  }
+}
+
+SpillReport DeviceAllocator::read_spill() const {
+  SpillReport report;
+  report.possible = properties_.has_vmm && properties_.can_map_host;
+  report.limit_bytes = main_.heap.can_spill() ? options_.spill : 0;
+  report.bytes = main_.heap.spilled_bytes();
+  report.peak_bytes = peak_spilled_bytes_;
+  if (report.bytes == 0) return report;
+  report.live_bytes = report.bytes;
+  main_.heap.home().for_each([&](BlockId, const Block& block) {
+    if (block.state != BlockState::hole) return;
+    // A hole lies in host memory as a whole or not at all.
+    if (main_.heap.is_spilled(block.begin)) report.live_bytes -= block.size * kUnitBytes;
+  });
+  if (spilled_since_) report.since = std::chrono::steady_clock::now() - *spilled_since_;
+  return report;
+}
+
+SpillReport DeviceAllocator::spill() const {
+  const std::scoped_lock lock(lock_);
+  return read_spill();
+}
+
+std::string DeviceAllocator::describe_failure(std::uint64_t bytes, const Arena& arena, Owner owner,
+                                              Status status) const {
+  std::string text = "asked for " + format_bytes(bytes) + " on device " + std::to_string(device_);
+  if (status == Status::invalid_argument) return text + "; the pool it would go to is asleep";
+  if (status == Status::driver_error) {
+    return text + "; the driver failed with " + to_string(arena.heap.last_driver_status());
+  }
+  if (&arena != &main_) {
+    return text + " from a pool's own allocator, which gave none; " +
+           format_bytes(arena.heap.home().free_units() * kUnitBytes) + " of the pool are free";
+  }
+  if (options_.spill != 0 && !main_.heap.can_spill()) {
+    text += "; spill is set, but the device cannot map host memory";
+  }
+  text += "; " + format_bytes(static_cast<std::uint64_t>(statistics_.allocated_bytes())) +
+          " allocated, " + format_bytes(main_.heap.reserved_bytes()) + " reserved";
+  if (main_.heap.limit_bytes() != UINT64_MAX) {
+    text += " (limit " + format_bytes(main_.heap.limit_bytes()) + ")";
+  }
+  return text + ", of which " + format_bytes(main_.heap.home().free_units() * kUnitBytes) +
+         " free; the largest request that would fit without new memory is " +
+         format_bytes(main_.heap.largest_request(owner) * kUnitBytes);
+}
+
+std::optional<std::uint64_t> DeviceAllocator::size_of(DeviceAddress address) const {
+  const std::scoped_lock lock(lock_);
+  std::optional<std::uint64_t> bytes;
+  for_each_arena([&](const Arena& arena) {
+    const BlockId id = arena.find(address);
+    if (id != 0) bytes = arena.heap.blocks()[id].size * kUnitBytes;
+  });
+  return bytes;
+}
+
+Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
+  const std::scoped_lock lock(lock_);
+  Status status = Status::ok;
+  drop_spent();
+  for_each_arena([&](Arena& arena) {
+    const Status one = arena.heap.trim(keep_bytes);
+    if (one != Status::ok) status = one;
+  });
+  ++statistics_.syncs;
+  deferred_.finish();
+  note_spill();
+  note_memory();
+  return status;
+}
+
+void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
+  const std::scoped_lock lock(lock_);
+  main_.heap.set_limit_bytes(bytes);
+}
+
+std::uint64_t DeviceAllocator::limit_bytes() const {
+  const std::scoped_lock lock(lock_);
+  return main_.heap.limit_bytes();
+}
+
+HoleTally DeviceAllocator::holes() const {
+  HoleTally sum;
+  for_each_arena([&](const Arena& arena) {
+    const HoleTally& tally = arena.heap.home().holes();
+    sum.current += tally.current;
+    sum.peak += tally.peak;
+    sum.made += tally.made;
+  });
+  return sum;
+}
+
+DeviceStatistics DeviceAllocator::read_statistics() const {
+  DeviceStatistics statistics = statistics_.read(holes());
+  for_each_arena([&](const Arena& arena) {
+    statistics.num_device_alloc += static_cast<std::int64_t>(arena.heap.pages_created());
+    statistics.num_device_free += static_cast<std::int64_t>(arena.heap.pages_released());
+    statistics.num_alloc_retries += static_cast<std::int64_t>(arena.heap.counters().retries);
+  });
+  return statistics;
+}
+
+DeviceStatistics DeviceAllocator::statistics() const {
+  const std::scoped_lock lock(lock_);
+  return read_statistics();
+}
+
+void DeviceAllocator::reset_peak_statistics() {
+  const std::scoped_lock lock(lock_);
+  statistics_.reset_peak();
+  for_each_arena([](Arena& arena) { arena.heap.reset_hole_peak(); });
+}
+
+void DeviceAllocator::reset_accumulated_statistics() {
+  const std::scoped_lock lock(lock_);
+  statistics_.reset_accumulated(holes());
+}
+
+std::string DeviceAllocator::last_failure() const {
+  const std::scoped_lock lock(lock_);
+  return last_failure_;
+}
+
+HeapCounters DeviceAllocator::counters() const {
+  const std::scoped_lock lock(lock_);
+  return main_.heap.counters();
+}
+
+HeapReport DeviceAllocator::report() const {
+  const std::scoped_lock lock(lock_);
+  HeapReport report;
+  report.device = device_;
+  report.device_name = properties_.name;
+  report.total_bytes = properties_.total_bytes;
+  report.limit_bytes = main_.heap.limit_bytes();
+  report.page_bytes = main_.heap.page_bytes();
+  report.statistics = read_statistics();
+  report.counters = main_.heap.counters();
+  report.spill = read_spill();
+  for_each_arena([&](const Arena& arena) { report_arena(arena, report); });
+  const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
+  std::sort(report.home.begin(), report.home.end(), by_address);
+  std::sort(report.window_blocks.begin(), report.window_blocks.end(), by_address);
+  report.windows = main_.heap.windows().count();
+  report.window_mapped_bytes = main_.heap.windows().mapped_pages() * main_.heap.page_bytes();
+  for (const BlockReport& piece : report.home) {
+    if (piece.kind != BlockReport::Kind::hole) continue;
+    const std::uint64_t page = report.page_bytes;
+    const DeviceAddress begin = align_up(piece.address, page);
+    const DeviceAddress end = align_down(piece.address + piece.bytes, page);
+    if (end > begin) report.free_page_bytes += end - begin;
+  }
+  return report;
+}
+
+void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const {
+  const StreamLedger& streams = arena.heap.streams();
+  const auto stream_of = [&](Owner owner) {
+    return streams.sets().members(owner).empty() ? StreamHandle{0} : streams.handle_of(owner);
+  };
+  arena.heap.home().for_each([&](BlockId, const Block& block) {
+    if (block.state == BlockState::absent) return;
+    BlockReport piece;
+    piece.address = arena.heap.home_address(block.begin);
+    piece.bytes = block.size * kUnitBytes;
+    piece.stream = stream_of(block.owner);
+    piece.pool = pool_id(streams.sets().pool_of(block.owner));
+    piece.spilled = arena.heap.is_spilled(block.begin);
+    if (block.state == BlockState::live) {
+      piece.kind = BlockReport::Kind::live;
+      piece.requested_bytes = piece.bytes - block.extra;
+    } else if (block.state == BlockState::lent) {
+      piece.kind = BlockReport::Kind::lent;
+    } else {
+      piece.any_stream = streams.sets().members(block.owner).empty();
+    }
+    report.home.push_back(piece);
+  });
+  arena.live.for_each([&](BlockId id) {
+    const Block& block = arena.heap.blocks()[id];
+    if (block.state != BlockState::window) return;
+    const std::uint64_t bytes = block.size * kUnitBytes;
+    report.window_blocks.push_back({arena.heap.address_of(id), bytes, bytes - block.extra,
+                                    stream_of(block.owner),
+                                    pool_id(streams.sets().pool_of(block.owner))});
+  });
+}
+
+void DeviceAllocator::validate() const {
+  const std::scoped_lock lock(lock_);
+  const auto check = [](bool holds, const char* rule) {
+    if (!holds) throw std::logic_error(std::string("device allocator: ") + rule);
+  };
+  ArenaSums sums;
+  std::size_t live = 0;
+  std::uint64_t held_bytes = 0;
+  for_each_arena([&](const Arena& arena) {
+    std::vector<BlockId> held;
+    for (const auto& [address, pinned] : pinned_) {
+      if (pinned.freed == 0 || pinned.arena != &arena) continue;
+      held.push_back(pinned.freed);
+      held_bytes += arena.heap.blocks()[pinned.freed].size * kUnitBytes;
+    }
+    const ArenaSums one = arena.validate(held);
+    live += arena.live.size();
+    sums.used_bytes += one.used_bytes;
+    sums.requested_bytes += one.requested_bytes;
+    sums.free_bytes += one.free_bytes;
+    sums.present_bytes += one.present_bytes;
+    sums.elsewhere_bytes += one.elsewhere_bytes;
+  });
+  const DeviceStatistics statistics = read_statistics();
+  const auto is = [](const PoolStat& stat, std::uint64_t value) {
+    return stat.all.current == static_cast<std::int64_t>(value);
+  };
+  check(is(statistics.allocated_bytes, sums.used_bytes - held_bytes),
+        "allocated bytes do not add up");
+  check(is(statistics.requested_bytes, sums.requested_bytes), "requested bytes do not add up");
+  check(is(statistics.allocation, live), "the number of allocations is wrong");
+  check(statistics.active_bytes.all.current >=
+            statistics.allocated_bytes.all.current + static_cast<std::int64_t>(held_bytes),
+        "held bytes are not active");
+  check(sums.present_bytes == sums.used_bytes + sums.free_bytes,
+        "present memory is neither live nor free");
+  check(statistics.reserved_bytes.all.current >=
+            static_cast<std::int64_t>(sums.present_bytes - sums.elsewhere_bytes),
+        "reserved is less than what is present");
+}
+
+}  // namespace gapless

@@ -1,0 +1,115 @@
+// DeviceAllocator: blocks that others than the program's streams use.
+#include <algorithm>
+#include <mutex>
+
+#include "allocator/device/device_allocator.h"
+
+namespace gapless {
+
+Status DeviceAllocator::pin(DeviceAddress address) {
+  const std::scoped_lock lock(lock_);
+  const Found found = find(address);
+  if (found.id == 0) return Status::invalid_argument;
+  Pinned& pinned = pinned_[address];
+  pinned.arena = found.arena;
+  ++pinned.pins;
+  return Status::ok;
+}
+
+Status DeviceAllocator::unpin(DeviceAddress address) {
+  const std::scoped_lock lock(lock_);
+  const auto found = pinned_.find(address);
+  if (found == pinned_.end() || found->second.pins == found->second.shares) {
+    return Status::invalid_argument;
+  }
+  drop_pin(found);
+  return Status::ok;
+}
+
+Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
+  const std::scoped_lock lock(lock_);
+  const Found found = find(address);
+  if (found.id == 0 || found.arena->heap.share() == ShareType::none) {
+    return Status::invalid_argument;
+  }
+  Pinned& pinned = pinned_[address];
+  pinned.arena = found.arena;
+  ++pinned.pins;
+  if (pinned.shares == 0) {
+    const DriverStatus status = export_block(*found.arena, found.id, pinned.shared);
+    if (status != DriverStatus::ok) {
+      last_failure_ = std::string("sharing a block: the driver failed with ") + to_string(status);
+      drop_pin(pinned_.find(address));
+      return Status::driver_error;
+    }
+  }
+  ++pinned.shares;
+  shared = pinned.shared;
+  return Status::ok;
+}
+
+Status DeviceAllocator::unshare(DeviceAddress address) {
+  const std::scoped_lock lock(lock_);
+  const auto found = pinned_.find(address);
+  if (found == pinned_.end() || found->second.shares == 0) return Status::invalid_argument;
+  if (--found->second.shares == 0) close_descriptors(found->second.shared);
+  drop_pin(found);
+  return Status::ok;
+}
+
+DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, SharedBlock& shared) {
+  SharedBlock made;
+  made.type = arena.heap.share();
+  made.page_bytes = arena.heap.page_bytes();
+  made.bytes = arena.heap.blocks()[id].size * kUnitBytes;
+  std::vector<MemHandle> handles;
+  arena.heap.handles_of(id, handles, made.offset_bytes);
+  for (const MemHandle handle : handles) {
+    SharedHandle page;
+    const DriverStatus status = driver_.mem_export(handle, made.type, page);
+    if (status != DriverStatus::ok) {
+      close_descriptors(made);
+      return status;
+    }
+    made.pages.push_back(page);
+  }
+  shared = std::move(made);
+  return DriverStatus::ok;
+}
+
+void DeviceAllocator::drop_pin(std::map<DeviceAddress, Pinned>::iterator at) {
+  Pinned& pinned = at->second;
+  if (--pinned.pins != 0) return;
+  Arena& arena = *pinned.arena;
+  const BlockId freed = pinned.freed;
+  pinned_.erase(at);
+  if (freed == 0) return;
+  const Block& block = arena.heap.blocks()[freed];
+  const std::uint64_t bytes = block.size * kUnitBytes;
+  const Owner owner = block.owner;
+  statistics_.on_deferred(block.small, -1, -static_cast<std::int64_t>(bytes));
+  arena.heap.free(freed, owner);
+  if (watches_frees_) after_free(arena, owner, bytes);
+}
+
+bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id) {
+  const auto found = pinned_.find(address);
+  if (found == pinned_.end()) return false;
+  found->second.freed = id;
+  const Block& block = arena.heap.blocks()[id];
+  const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
+  statistics_.on_free(block.small, bytes, bytes - block.extra);
+  statistics_.on_deferred(block.small, 1, bytes);
+  return true;
+}
+
+bool DeviceAllocator::is_pinned(PoolIndex pool) const {
+  return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
+    const auto& [address, pinned] = entry;
+    const BlockId id = pinned.freed != 0 ? pinned.freed : pinned.arena->find(address);
+    const DeviceHeap& heap = pinned.arena->heap;
+    return heap.streams().sets().pool_of(heap.blocks()[id].owner) == pool;
+  });
+}
+
+}  // namespace gapless

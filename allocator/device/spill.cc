@@ -1,0 +1,89 @@
+// DeviceHeap spilling: host memory where the device has none left.
+//
+//   device   [ used | used | free | used | free ]     full; a request of four pages
+//   host     [ page | page ]                          made for it
+//   window   [ free | free | page | page ]            device and host pages side by side
+//
+// Kernels reach host pages over the bus, ten times slower and more; the job goes on. What is free
+// there is nobody's (the pool kSpillPool), so that no request goes there while the device has
+// memory: it is looked at when a request would fail otherwise, and given back first.
+#include <algorithm>
+
+#include "allocator/device/device_heap.h"
+
+namespace gapless {
+namespace {
+
+// A program that allocated so many times its peak without host memory needs it no more.
+constexpr std::uint64_t kIdlePeaks = 8;
+
+}  // namespace
+
+DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Demand& demand) {
+  last_driver_status_ = DriverStatus::out_of_memory;
+  if (spill_bytes_ == 0 || streams_.any_capturing()) return failure();
+  // Device and host memory are told apart by owner, as streams are.
+  streams_.tell_apart();
+  if (open_units_.size() != streams_.streams()) note_streams();
+  ++misses_;
+  last_spill_volume_ = demand.volume_bytes;
+  const Owner spilled = owner_in_pool(owner, kSpillPool);
+  Reach reach(owner, streams_.now());
+  reach.others_pool_too = kSpillPool;
+  const Fit fit = home_.fit_among_others(size, reach);
+  if (fit.hole != 0) return in_hole_of_any(fit, size, owner);
+  if (use_windows()) {
+    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
+    WindowPlan plan = mapper_.plan(size, Reach(owner, streams_.now()));
+    fill_from_spill(plan);
+    WindowSpot spot;
+    last_driver_status_ = map_window(std::move(plan), size, owner, spot, true);
+    return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+  }
+  const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
+  if (!growth || !may_spill(growth->count)) return failure();
+  last_driver_status_ = grow(*growth, spilled, true);
+  if (last_driver_status_ != DriverStatus::ok) return failure();
+  return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
+}
+
+void DeviceHeap::fill_from_spill(WindowPlan& plan) const {
+  std::vector<PageId> free;
+  const Reach all(kAnyone, streams_.now(), kAnyone, kSpillPool);
+  for (const PageRange& run : home_.free_runs(all)) {
+    for (PageId page = run.first; page < run.first + run.count; ++page) {
+      if (is_spilled(page * page_units_)) free.push_back(page);
+    }
+  }
+  for (WindowPlan::Fill& fill : plan.fills) {
+    if (fill.page != kNoPage || free.empty()) continue;
+    fill.page = free.back();
+    free.pop_back();
+    --plan.missing;
+  }
+}
+
+bool DeviceHeap::give_back_spilled() {
+  if (physical_.host_bytes() == 0) return true;
+  unite_pool(kSpillPool);
+  const Owner anyone = streams_.sets().anyone_in(kSpillPool);
+  bool given_back = true;
+  for (const PageRange& run : home_.free_runs(Reach(anyone, 0, anyone, kSpillPool))) {
+    const PageId before = home_.present_pages();
+    if (mapper_.drop_pages(run)) ungrow(run);
+    given_back = given_back && home_.present_pages() != before;
+  }
+  return given_back;
+}
+
+void DeviceHeap::give_back_idle_spill(const Demand& demand) {
+  if (demand.volume_bytes < last_spill_volume_ + kIdlePeaks * demand.peak_bytes) return;
+  const Reach free(kAnyone, streams_.now(), kAnyone, kSpillPool);
+  const std::uint64_t there = physical_.host_bytes() / page_bytes_;
+  // Memory for everyone is counted with it.
+  if (home_.free_pages(free) - home_.free_pages(kAnyone) != there) return;
+  if (streams_.any_capturing() || finish_streams() != DriverStatus::ok) return;
+  (void)give_back_spilled();
+}
+
+}  // namespace gapless

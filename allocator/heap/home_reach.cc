@@ -1,0 +1,267 @@
+// Home: whose memory is where. The holes by owner, and by page: what is within a stream's reach.
+#include <algorithm>
+#include <stdexcept>
+
+#include "allocator/heap/home.h"
+
+namespace gapless {
+
+// --- owners ------------------------------------------------------------------------------------
+
+void Home::note_pool(Owner owner, std::uint16_t pool) {
+  if (owner >= pool_of_.size()) pool_of_.resize(std::size_t{owner} + 1, 0);
+  pool_of_[owner] = pool;
+}
+
+bool Home::settle(Owner owner, Epoch last, Owner anyone, std::optional<Epoch> stamp) {
+  Holes* own = holes_of(owner);
+  if (own == nullptr || owner == anyone) return false;
+  std::vector<BlockId> done;
+  own->bins.for_each([&](BlockId id) {
+    if (blocks_[id].extra <= last) done.push_back(id);
+  });
+  for (const BlockId id : done) change_owner(id, anyone, stamp.value_or(blocks_[id].extra));
+  // Neighbours that both belong to anyone now are one hole.
+  for (const BlockId id : done) {
+    if (blocks_[id].state != BlockState::hole) continue;
+    merge(id);
+    if (blocks_[id].state == BlockState::hole) note_mixed(id);
+  }
+  return !done.empty();
+}
+
+void Home::tell_streams_apart(Epoch now) {
+  page_epoch_.assign(max_pages_, now);
+  std::vector<Owner> owners(max_pages_, kNobody);
+  for (PageId page = 0; page < max_pages_; ++page) owners[page] = page_owner(page);
+  page_owner_ = std::move(owners);
+}
+
+Epoch Home::freed_in(BlockId hole, UnitRange range) const {
+  const auto begin = page_epoch_.begin() + page_down(range.begin);
+  const auto end = page_epoch_.begin() + page_up(range.begin + range.size);
+  return std::min(blocks_[hole].extra, *std::max_element(begin, end));
+}
+
+Fit Home::fit_in_part(BlockId id, Unit size, Epoch up_to) const {
+  const Block& hole = blocks_[id];
+  if (hole.extra <= up_to) return {id, hole.begin};
+  // The first run of pages, those at the hole's ends with it, that were all freed early enough.
+  Unit begin = hole.begin;
+  for (PageId page = page_down(hole.begin); page < page_up(hole.end()); ++page) {
+    const Unit end = std::min<Unit>((page + 1) * page_units_, hole.end());
+    if (page_epoch_[page] > up_to) {
+      begin = end;
+    } else if (end - begin >= size) {
+      return {id, begin};
+    }
+  }
+  return {};
+}
+
+Fit Home::fit_among_others(Unit size, Reach reach) const {
+  constexpr int kHolesTried = 16;  // of each owner
+  Fit best;
+  for_each_other(reach, [&](Holes& holes) {
+    BlockId id = holes.bins.best_fit(size);
+    for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
+      if (best.hole != 0 && blocks_[best.hole].size <= blocks_[id].size) break;
+      if (blocks_[id].size < size) continue;
+      const Fit fit = fit_in_part(id, size, reach.others_up_to);
+      if (fit.hole == 0) continue;
+      best = fit;
+      break;
+    }
+  });
+  return best;
+}
+
+std::optional<Epoch> Home::epoch_needed(Unit size, Reach reach) const {
+  if (size < page_units_) {
+    std::optional<Epoch> oldest;
+    for_each_other(reach, [&](Holes& holes) {
+      constexpr int kHolesTried = 64;
+      BlockId id = holes.bins.best_fit(size);
+      for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
+        const Block& hole = blocks_[id];
+        if (hole.size < size) continue;
+        const Epoch epoch = freed_in(id, {hole.begin, size});
+        if (!oldest || epoch < *oldest) oldest = epoch;
+      }
+    });
+    return oldest;
+  }
+  const PageId needed = page_up(size);
+  const PageId have = free_pages(reach);
+  if (needed <= have) return 0;
+  std::vector<Epoch> epochs;
+  for_each_other(reach, [&](const Holes& holes) {
+    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
+         page = holes.pages.find_set(page + 1)) {
+      epochs.push_back(page_epoch_[page]);
+    }
+  });
+  for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
+    Reach all = reach;
+    all.others_up_to = UINT32_MAX;
+    if (!mixed_page(page, reach) && mixed_page(page, all)) {
+      epochs.push_back(page_epoch_[page]);
+    }
+  }
+  const std::size_t missing = needed - have;
+  if (epochs.size() < missing) return {};
+  const auto last = epochs.begin() + static_cast<std::ptrdiff_t>(missing - 1);
+  std::nth_element(epochs.begin(), last, epochs.end());
+  return *last;
+}
+
+void Home::merge(BlockId id) {
+  const auto joins = [&](BlockId other) {
+    return other != 0 && blocks_[other].state == BlockState::hole &&
+           blocks_[other].owner == blocks_[id].owner;
+  };
+  while (joins(blocks_[id].prev)) id = blocks_[id].prev;
+  while (joins(blocks_[id].next)) {
+    const BlockId next = blocks_[id].next;
+    const Unit end = blocks_[next].end();
+    blocks_[id].extra = std::max(blocks_[id].extra, blocks_[next].extra);
+    mark_pages(blocks_[next], {blocks_[next].begin, blocks_[next].size}, false);
+    unfile(next);
+    unlink(next);
+    move_end(id, end);
+  }
+}
+
+// --- the view by page --------------------------------------------------------------------------
+
+bool Home::others_page(PageId page, Reach reach) const {
+  const Owner owner = page_owner(page);
+  return owner != kNobody && may_be_other(owner, reach) && page_epoch_[page] <= reach.others_up_to;
+}
+
+void Home::note_mixed(BlockId id) {
+  if (page_epoch_.empty()) return;
+  const Block& hole = blocks_[id];
+  const auto meets = [&](BlockId other, Unit at) {
+    if (blocks_[other].state == BlockState::hole && at % page_units_ != 0) {
+      mixed_.set(page_down(at));
+    }
+  };
+  meets(hole.prev, hole.begin);
+  meets(hole.next, hole.end());
+}
+
+bool Home::mixed_page(PageId page, Reach reach) const {
+  const Unit end = (page + 1) * page_units_;
+  BlockId id = find_hole(page * page_units_);
+  bool within = true;
+  for (Unit at = page * page_units_; at < end;) {
+    const Block& block = blocks_[id];
+    if (id == 0 || block.state != BlockState::hole) {
+      mixed_.clear(page);  // not any more
+      return false;
+    }
+    within = within && is_within(block, page, reach);
+    at = block.end();
+    id = block.next;
+  }
+  return within;
+}
+
+Bitmap Home::pages_within(Reach reach) const {
+  Bitmap within(max_pages_);
+  for (const Owner owner : {reach.anyone, reach.owner}) {
+    if (Holes* holes = holes_of(owner); holes != nullptr) within.add(holes->pages);
+  }
+  for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
+    if (mixed_page(page, reach)) within.set(page);
+  }
+  if (reach.others_up_to == 0) return within;
+  for_each_other(reach, [&](const Holes& holes) {
+    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
+         page = holes.pages.find_set(page + 1)) {
+      if (page_epoch_[page] <= reach.others_up_to) within.set_range(page, page + 1);
+    }
+  });
+  return within;
+}
+
+PageId Home::free_pages(Reach reach) const {
+  if (reach.others_up_to != 0 || mixed_.count() != 0) return pages_within(reach).count();
+  PageId count = 0;
+  if (Holes* anyones = holes_of(reach.anyone); anyones != nullptr) count = anyones->pages.count();
+  Holes* own = reach.owner == reach.anyone ? nullptr : holes_of(reach.owner);
+  if (own != nullptr) count += own->pages.count();
+  return count;
+}
+
+std::vector<PageRange> Home::free_runs(Reach reach) const {
+  const Bitmap pages = pages_within(reach);
+  std::vector<PageRange> runs;
+  for (PageId begin = pages.find_set(0); begin != Bitmap::npos;) {
+    const PageId end = pages.find_clear(begin);
+    runs.push_back({begin, end - begin});
+    begin = pages.find_set(end);
+  }
+  return runs;
+}
+
+Unit Home::free_suffix(PageId page, Reach reach) const {
+  const BlockId id = suffix_[page + 1];
+  if (id == 0 || !is_within(blocks_[id], page, reach)) return 0;
+  return (page + 1) * page_units_ - blocks_[id].begin;
+}
+
+Unit Home::free_prefix(PageId page, Reach reach) const {
+  const Unit at = page * page_units_;
+  BlockId id = starts_[page];
+  if (id == 0 && page > 0) {
+    if (const Owner owner = page_owner(page - 1); owner != kNobody) {
+      id = starts_[holes_[owner]->pages.run_begin(page - 1)];
+    }
+  }
+  if (id == 0) return 0;
+  const Block& hole = blocks_[id];
+  if (hole.end() <= at || hole.end() >= at + page_units_ || !is_within(hole, page, reach)) return 0;
+  return hole.end() - at;
+}
+
+BlockId Home::hole_at(Unit unit) const {
+  const BlockId hole = find_hole(unit);
+  if (hole == 0) throw std::logic_error("home: no hole there");
+  return hole;
+}
+
+bool Home::is_free(UnitRange range, Reach reach) const {
+  const BlockId id = find_hole(range.begin);
+  if (id == 0 || blocks_[id].end() < range.begin + range.size) return false;
+  const Block& hole = blocks_[id];
+  return usable(hole, reach) ||
+         (may_be_other(hole.owner, reach) && freed_in(id, range) <= reach.others_up_to);
+}
+
+BlockId Home::find_hole(Unit unit) const {
+  const PageId page = page_down(unit);
+  const auto contains = [&](BlockId id) {
+    return id != 0 && blocks_[id].begin <= unit && unit < blocks_[id].end();
+  };
+  if (const Owner owner = page_owner(page); owner != kNobody) {
+    return starts_[holes_[owner]->pages.run_begin(page)];
+  }
+  if (contains(suffix_[page + 1])) return suffix_[page + 1];
+  if (contains(starts_[page])) return starts_[page];
+  if (page > 0) {
+    if (const Owner owner = page_owner(page - 1); owner != kNobody) {
+      const BlockId id = starts_[holes_[owner]->pages.run_begin(page - 1)];
+      if (contains(id)) return id;
+    }
+  }
+  if (mixed_.test(page) && unit != page * page_units_) {
+    BlockId id = find_hole(page * page_units_);
+    while (blocks_[id].state == BlockState::hole && !contains(id)) id = blocks_[id].next;
+    if (blocks_[id].state == BlockState::hole) return id;
+  }
+  return 0;
+}
+
+}  // namespace gapless

@@ -1,0 +1,71 @@
+// SharedBlock: a block of device memory as another process is told of it, and opens it.
+//
+//   owner     block   [   ..###|######|##....  ]      offset 0.4 pages, bytes 1.9 pages
+//             message { fd 31, fd 32, fd 40 }         one for each page it touches
+//   importer  addresses [  ..###|######|##....  ]     the same pages side by side
+//
+// Memory made of several pieces has several handles: the importer maps them one behind the other.
+// With file descriptors it takes them out of the owner's process (pidfd_getfd), which must keep
+// them open until then; with fabric handles the message is all it needs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/driver/driver.h"
+
+namespace gapless {
+
+struct SharedBlock {
+  ShareType type = ShareType::none;
+  std::uint64_t page_bytes = 0;
+  std::uint64_t offset_bytes = 0;  // of the block's begin in the first page
+  std::uint64_t bytes = 0;
+  std::vector<SharedHandle> pages;
+};
+
+/// As bytes, for any channel between processes.
+std::string to_message(const SharedBlock& block);
+/// The block of such a message, with descriptors of this process's own. False, with the cause in
+/// `error`, where it is no such message or the descriptors cannot be had.
+bool from_message(std::string_view message, SharedBlock& block, std::string& error);
+/// Closes the descriptors.
+void close_descriptors(SharedBlock& block);
+
+/// Another process's block, mapped here.
+class ImportedBlock {
+ public:
+  /// Maps it for the device; nothing where the driver refuses, with `status` saying how. The
+  /// descriptors stay the caller's.
+  static std::unique_ptr<ImportedBlock> open(Driver& driver, DeviceIndex device,
+                                             const SharedBlock& block, DriverStatus& status);
+  ImportedBlock(const ImportedBlock&) = delete;
+  ImportedBlock& operator=(const ImportedBlock&) = delete;
+  /// Waits for the device, since work may still use it.
+  ~ImportedBlock();
+
+  /// Where the block begins.
+  [[nodiscard]] DeviceAddress address() const { return base_ + offset_bytes_; }
+
+ private:
+  ImportedBlock(Driver& driver, DeviceIndex device, const SharedBlock& block)
+      : driver_(driver),
+        device_(device),
+        page_bytes_(block.page_bytes),
+        offset_bytes_(block.offset_bytes) {}
+  DriverStatus map(const SharedBlock& block);
+
+  Driver& driver_;
+  DeviceIndex device_;
+  std::uint64_t page_bytes_;
+  std::uint64_t offset_bytes_;
+  DeviceAddress base_ = 0;
+  std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;
+  std::vector<MemHandle> held_;  // which the driver refused to release
+  bool used_ = false;
+};
+
+}  // namespace gapless

@@ -1,0 +1,164 @@
+// Pools asleep: their memory with others, their addresses kept, their contents saved.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/on_device.h"
+
+namespace gapless {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr PoolId kPool{0, 1};
+
+class Sleep : public testing::OnDevice {
+ protected:
+  // Blocks of a pool in the home and in windows, each filled with its number; others between them.
+  void fill() {
+    begin(kPool);
+    std::vector<DeviceAddress> gone;
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      blocks.push_back(plain_alloc(2 * MiB + 4096 * i));
+      gone.push_back(plain_alloc(4 * MiB));
+    }
+    end(kPool);
+    others.push_back(plain_alloc(3 * MiB));
+    for (const DeviceAddress address : gone) free(address);
+    begin(kPool);
+    blocks.push_back(plain_alloc(18 * MiB));  // of the pages that were freed: in a window
+    end(kPool);
+    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+      ASSERT_EQ(gpu->memset_d32(0, blocks[i], 100 + i, 2 * MiB / 4, 0), DriverStatus::ok);
+    }
+    ASSERT_EQ(gpu->memset_d32(0, others[0], 7, 3 * MiB / 4, 0), DriverStatus::ok);
+    ASSERT_GT(allocator->counters().windows.made, 0U);
+  }
+  DeviceAddress plain_alloc(std::uint64_t bytes) {
+    DeviceAddress address = 0;
+    EXPECT_EQ(allocator->alloc(bytes, 0, address), Status::ok) << allocator->last_failure();
+    return address;
+  }
+  [[nodiscard]] bool intact() const {
+    for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+      std::vector<std::uint32_t> words(2 * MiB / 4);
+      gpu->copy_to_host(0, words.data(), blocks[i], 2 * MiB, 0);
+      const auto same = std::count(words.begin(), words.end(), 100 + i);
+      if (static_cast<std::size_t>(same) != words.size()) return false;
+    }
+    return true;
+  }
+  void finish() {
+    for (const DeviceAddress address : blocks) free(address);
+    for (const DeviceAddress address : others) free(address);
+    while (allocator->pool_users(kPool) != 0) release(kPool);
+  }
+
+  std::vector<DeviceAddress> blocks;
+  std::vector<DeviceAddress> others;
+};
+
+TEST_F(Sleep, MemoryGoesAndComesBackAtTheSameAddresses) {
+  start({.capacity = 128 * MiB, .keep_contents = true});
+  fill();
+  const std::uint64_t before = reserved();
+  ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
+  allocator->validate();
+  EXPECT_LT(reserved(), before / 4);
+  EXPECT_EQ(gpu->used_bytes(0), reserved());
+  EXPECT_EQ(allocator->sleep_pool(kPool, true), Status::invalid_argument);  // it sleeps
+  // The device's memory is there for others meanwhile.
+  const DeviceAddress other = plain_alloc(90 * MiB);
+  EXPECT_EQ(allocator->wake_pool(kPool), Status::out_of_memory);
+  allocator->validate();
+  free(other);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  begin(kPool);
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(MiB, 0, none), Status::invalid_argument);
+  EXPECT_THAT(allocator->last_failure(), HasSubstr("asleep"));
+  end(kPool);
+  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+  allocator->validate();
+  EXPECT_EQ(reserved(), before);
+  EXPECT_TRUE(intact());
+  EXPECT_EQ(allocator->wake_pool(kPool), Status::ok);  // is awake
+  finish();
+}
+
+TEST_F(Sleep, BlocksMayBeFreedAsleep) {
+  start({.capacity = 128 * MiB, .keep_contents = true});
+  fill();
+  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  free(blocks.back());
+  blocks.pop_back();
+  free(blocks.front());
+  blocks.erase(blocks.begin());
+  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+  allocator->validate();
+  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  finish();  // all that is left, while it sleeps
+  allocator->validate();
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+}
+
+// Two streams' holes in one page, of a pool that is given up while it sleeps.
+TEST_F(Sleep, PagesThatStreamsShareAreGivenUpAsleepToo) {
+  start({.capacity = 64 * MiB, .keep_contents = true});
+  begin(kPool);
+  const DeviceAddress a = plain_alloc(3 * MiB);
+  DeviceAddress b = 0;
+  ASSERT_EQ(allocator->alloc(3 * MiB, side, b), Status::ok);
+  const DeviceAddress c = plain_alloc(2 * MiB);
+  end(kPool);
+  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+  release(kPool);
+  for (const DeviceAddress address : {b, a, c}) free(address);
+  const DeviceStatistics found = allocator->statistics();
+  EXPECT_EQ(found.allocated_bytes.all.current, 0);
+  EXPECT_EQ(found.inactive_split_bytes.all.current, 0);  // nothing is there that could be free
+  const DeviceAddress d = plain_alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  free(d);
+}
+
+TEST_F(Sleep, AnyCallMayFail) {
+  for (const bool waking : {false, true}) {
+    std::uint64_t failed = 0;
+    for (std::uint64_t nth = 1;; ++nth) {
+      SCOPED_TRACE((waking ? "wake, call " : "sleep, call ") + std::to_string(nth));
+      start({.capacity = 128 * MiB, .keep_contents = true});
+      blocks.clear();
+      others.clear();
+      fill();
+      if (waking) {
+        ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
+      }
+      const std::uint64_t before = faults->fired();
+      faults->fail({.kind = {}, .nth = nth, .status = DriverStatus::unknown, .persistent = false});
+      const Status status =
+          waking ? allocator->wake_pool(kPool) : allocator->sleep_pool(kPool, true);
+      const bool fired = faults->fired() != before;
+      faults->heal();
+      allocator->validate();
+      if (!fired) {
+        EXPECT_EQ(status, Status::ok);
+      } else {
+        ++failed;
+      }
+      ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+      allocator->validate();
+      EXPECT_TRUE(intact());
+      finish();
+      allocator.reset();
+      ASSERT_EQ(gpu->leaks(), "");
+      if (!fired) break;
+    }
+    EXPECT_GT(failed, 20U);
+  }
+}
+
+}  // namespace
+}  // namespace gapless
