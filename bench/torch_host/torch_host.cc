@@ -1,12 +1,14 @@
 // torch_host: PyTorch's genuine CUDA caching allocator as a peer, over the simulated GPU.
 //
 //   torch_host TRACE PASSES TIMED     one trace; prints the result (replay/in_torch.h)
+//   torch_host threads                the cost of a pair with 1 to 16 threads, gapless beside it
 //
 // Started with simgpu's libraries in front. Which allocator (native or expandable_segments) and how
 // large the GPU is, the environment says. Not part of gapless: linked with libc10_cuda.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -16,6 +18,8 @@
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
 #include "bench/replay/in_torch.h"
+#include "bench/replay/throughput.h"
+#include "simgpu/sim_driver.h"
 
 extern "C" void simgpu_calls(std::uint64_t* counts);  // of libsimgpu.so
 
@@ -94,16 +98,43 @@ void run(const char* path, int passes, bool timed) {
   std::puts(to_text(replay_through(traces[0], peer, streams, counts, options)).c_str());
 }
 
+// Both in this process, one after the other, with the same requests.
+void run_threads() {
+  c10::cuda::detail::init_p2p_access_cache(c10::cuda::device_count());
+  torch_cuda::get()->init(1);
+  TorchPeer native;
+  simgpu::SimDriver gpu;
+  const auto gapless = make_peer("gapless", gpu, 0);
+  std::puts("threads  streams  native ns  gapless ns  ratio");
+  for (const bool one_stream : {true, false}) {
+    for (const std::size_t threads : {1, 2, 4, 8, 16}) {
+      std::vector<StreamHandle> of_native;
+      std::vector<StreamHandle> of_gapless;
+      for (std::size_t i = 0; i < threads; ++i) {
+        of_native.push_back(one_stream ? 0 : 4096 * (i + 1));
+        of_gapless.push_back(0);
+        if (!one_stream) gpu.stream_create(0, of_gapless.back());
+      }
+      const double of_torch = pair_ns(native, of_native);
+      const double ours = pair_ns(*gapless, of_gapless);
+      std::printf("%7zu  %7zu  %9.0f  %10.0f  %5.1f\n", threads, one_stream ? 1 : threads, of_torch,
+                  ours, of_torch / ours);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gapless::bench
 
 int main(int count, char** words) {
-  if (count != 4) {
+  const bool threads = count == 2 && std::string_view(words[1]) == "threads";
+  if (count != 4 && !threads) {
     std::fputs("usage: torch_host TRACE PASSES TIMED; gapless replay starts it\n", stderr);
     return 2;
   }
   try {
-    gapless::bench::run(words[1], std::atoi(words[2]), words[3][0] == '1');
+    if (threads) gapless::bench::run_threads();
+    if (!threads) gapless::bench::run(words[1], std::atoi(words[2]), words[3][0] == '1');
   } catch (const std::exception& error) {
     std::fprintf(stderr, "torch_host: %s\n", error.what());
     return 1;
