@@ -1,6 +1,9 @@
 #include "allocator/c_api.h"
 
+#include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
@@ -14,6 +17,9 @@
 struct gapless_allocator {
   std::unique_ptr<gapless::Driver> driver;
   std::unique_ptr<gapless::Allocator> devices;
+  // Blocks of other processes, by address.
+  std::mutex imports_lock;
+  std::map<gapless::DeviceAddress, std::unique_ptr<gapless::ImportedBlock>> imports;
 };
 
 namespace {
@@ -75,6 +81,23 @@ gapless_status on_device(const gapless_allocator* allocator, int32_t device, F&&
                                                 std::to_string(allocator->devices->devices()));
     }
     return body(*found);
+  });
+}
+
+// Runs act(device allocator) on the one that has the block: the first that does not say
+// invalid_argument.
+template <class F>
+gapless_status on_owner(const gapless_allocator* allocator, const void* memory, F&& act) noexcept {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    const auto address = reinterpret_cast<gapless::DeviceAddress>(memory);
+    for (gapless::DeviceIndex i = 0; i < allocator->devices->devices(); ++i) {
+      DeviceAllocator& device = *allocator->devices->device(i);
+      const Status status = act(device, address);
+      if (status == Status::ok) return GAPLESS_OK;
+      if (status != Status::invalid_argument) return fail(code_of(status), device.last_failure());
+    }
+    return fail(GAPLESS_INVALID_ARGUMENT, "no block there for which that can be done");
   });
 }
 
@@ -233,6 +256,95 @@ gapless_status gapless_sleep(gapless_allocator* allocator, int32_t device, uint6
     return fail(code_of(status), status == Status::invalid_argument
                                      ? "there is no such pool, or it is asleep already"
                                      : "the driver refused, or a graph is being captured");
+  });
+}
+
+gapless_status gapless_set_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                uint64_t pool_second, int use_on_oom, int no_split) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const gapless::PoolId pool{pool_first, pool_second};
+    Status status = found.set_pool_no_split(pool, no_split != 0);
+    if (status == Status::ok) status = found.set_pool_use_on_oom(pool, use_on_oom != 0);
+    if (status == Status::ok) return GAPLESS_OK;
+    return fail(code_of(status), "there is no such pool, or it has blocks that share pages");
+  });
+}
+
+gapless_status gapless_pin(gapless_allocator* allocator, void* memory) {
+  return on_owner(allocator, memory,
+                  [](DeviceAllocator& device, auto address) { return device.pin(address); });
+}
+
+gapless_status gapless_unpin(gapless_allocator* allocator, void* memory) {
+  return on_owner(allocator, memory,
+                  [](DeviceAllocator& device, auto address) { return device.unpin(address); });
+}
+
+gapless_status gapless_share(gapless_allocator* allocator, void* memory, void* message,
+                             size_t* size) {
+  gapless::SharedBlock shared;
+  const gapless_status status =
+      on_owner(allocator, memory, [&](DeviceAllocator& device, auto address) {
+        return size == nullptr ? Status::invalid_argument : device.share(address, shared);
+      });
+  if (status != GAPLESS_OK) return status;
+  return guarded([&]() -> gapless_status {
+    const std::string text = to_message(shared);
+    const size_t room = std::exchange(*size, text.size());
+    if (message != nullptr && room >= text.size()) {
+      std::memcpy(message, text.data(), text.size());
+      return GAPLESS_OK;
+    }
+    (void)gapless_unshare(allocator, memory);
+    return fail(GAPLESS_INVALID_ARGUMENT,
+                "the message takes " + std::to_string(text.size()) + " bytes");
+  });
+}
+
+gapless_status gapless_unshare(gapless_allocator* allocator, void* memory) {
+  return on_owner(allocator, memory,
+                  [](DeviceAllocator& device, auto address) { return device.unshare(address); });
+}
+
+gapless_status gapless_open(gapless_allocator* allocator, int32_t device, const void* message,
+                            size_t size, void** memory) {
+  return on_device(allocator, device, [&](DeviceAllocator&) -> gapless_status {
+    if (message == nullptr || memory == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "message or memory is null");
+    }
+    gapless::SharedBlock block;
+    std::string error;
+    if (!from_message({static_cast<const char*>(message), size}, block, error)) {
+      return fail(GAPLESS_INVALID_ARGUMENT, error);
+    }
+    auto imported = std::make_unique<gapless::ImportedBlock>(*allocator->driver, device);
+    const gapless::DriverStatus status = imported->open(block);
+    close_descriptors(block);
+    if (status != gapless::DriverStatus::ok) {
+      return fail(GAPLESS_DRIVER_ERROR, std::string("the driver failed with ") + to_string(status));
+    }
+    const gapless::DeviceAddress address = imported->address();
+    const std::scoped_lock lock(allocator->imports_lock);
+    allocator->imports[address] = std::move(imported);
+    *memory = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_close(gapless_allocator* allocator, void* memory) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    const std::scoped_lock lock(allocator->imports_lock);
+    const auto found = allocator->imports.find(reinterpret_cast<gapless::DeviceAddress>(memory));
+    if (found == allocator->imports.end()) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "no block of another process is open there");
+    }
+    const gapless::DriverStatus status = found->second->close();
+    if (status != gapless::DriverStatus::ok) {
+      return fail(GAPLESS_DRIVER_ERROR, std::string("the driver failed with ") + to_string(status));
+    }
+    allocator->imports.erase(found);
+    return GAPLESS_OK;
   });
 }
 

@@ -112,6 +112,29 @@ gapless_status gapless_end_pool(gapless_allocator* allocator, int32_t device, ui
 gapless_status gapless_release_pool(gapless_allocator* allocator, int32_t device,
                                     uint64_t pool_first, uint64_t pool_second);
 
+/* What is free in the pool may serve others before a request fails (`use_on_oom`); its blocks, from
+ * now on, begin and end with a page, which they share with no other (`no_split`). */
+gapless_status gapless_set_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
+                                uint64_t pool_second, int use_on_oom, int no_split);
+
+/* The live block is known to a network card, to NCCL or to another process: until it is unpinned as
+ * often as it was pinned, its memory stays where it is and is not used again, also when it is freed
+ * before. */
+gapless_status gapless_pin(gapless_allocator* allocator, void* memory);
+gapless_status gapless_unpin(gapless_allocator* allocator, void* memory);
+
+/* Pins the block and writes a message by which another process may open it: up to *size bytes to
+ * `message`, and how many it has to *size. Where *size is too small, or `message` is NULL, nothing
+ * is shared and the answer is GAPLESS_INVALID_ARGUMENT, with *size set. To be unshared as often as
+ * it was shared; this process must live until it was opened. */
+gapless_status gapless_share(gapless_allocator* allocator, void* memory, void* message,
+                             size_t* size);
+gapless_status gapless_unshare(gapless_allocator* allocator, void* memory);
+/* Another process's block, mapped for the device; gapless_close waits for the device. */
+gapless_status gapless_open(gapless_allocator* allocator, int32_t device, const void* message,
+                            size_t size, void** memory);
+gapless_status gapless_close(gapless_allocator* allocator, void* memory);
+
 /* Gives the pool's memory back to the device, while its blocks keep their addresses, which must not
  * be used until gapless_wake. `save`: contents are kept in host memory, else lost. Waits for the
  * device. gapless_wake may be GAPLESS_OUT_OF_MEMORY: the pool stays asleep. */

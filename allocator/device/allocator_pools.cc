@@ -17,7 +17,9 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   DeviceHeap& heap = request.arena->heap;
   if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   const Owner general = heap.streams().number_of(stream);
-  const bool capturing = heap.streams().is_capturing(stream);
+  bool capturing = false;
+  const DriverStatus asked = heap.streams().ask_capturing(stream, capturing);
+  if (asked != DriverStatus::ok) return heap.refused(asked);
   pool.captured = pool.captured || capturing;
   request.owner = heap.owner_in_pool(general, index);
   DeviceHeap::Placed placed;
@@ -28,12 +30,15 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   } else {
     placed = heap.place_in_pool(request.units, request.owner, general, capturing, demand);
   }
-  if (placed.status == Status::ok) {
-    pool.has_memory = true;
-    ++pool.live_blocks;
-    pool.live_bytes += request.units * kUnitBytes;
-  }
   return placed;
+}
+
+void DeviceAllocator::note_pool_block(PoolIndex index, std::uint64_t bytes) {
+  if (index == 0) return;
+  PrivatePool& pool = pools_.at(index);
+  pool.has_memory = true;
+  ++pool.live_blocks;
+  pool.live_bytes += bytes;
 }
 
 DeviceHeap::Placed DeviceAllocator::place_from_pools(Unit units, Owner owner,
@@ -215,11 +220,12 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   }
   heap.unite_pool(pool->index);
   for (const auto& [address, block] : wanted) {
-    const DeviceHeap::Placed placed = heap.place_at(block->place, block->owner);
+    // The pool may have been given up and made again meanwhile.
+    const Owner owner = heap.owner_in_pool(block->owner, pool->index);
+    const DeviceHeap::Placed placed = heap.place_at(block->place, owner);
     const std::uint64_t bytes = block->place.spot.size * kUnitBytes;
-    ++pool->live_blocks;
-    pool->live_bytes += bytes;
-    note_block(arena, placed, block->owner, bytes, bytes - block->slack_bytes);
+    note_pool_block(pool->index, bytes);
+    note_block(arena, placed, owner, bytes, bytes - block->slack_bytes);
     delta.allocated.push_back(address);
   }
   --pool->users;

@@ -1,6 +1,7 @@
 // DeviceAllocator: statistics, reports, and whether all is as it should be.
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 
 #include "allocator/base/bytes.h"
@@ -192,7 +193,11 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
   const auto stream_of = [&](Owner owner) {
     return streams.sets().members(owner).empty() ? StreamHandle{0} : streams.handle_of(owner);
   };
-  arena.heap.home().for_each([&](BlockId, const Block& block) {
+  std::set<BlockId> held;
+  for (const auto& [address, pinned] : pinned_) {
+    if (pinned.freed != 0 && pinned.arena == &arena) held.insert(pinned.freed);
+  }
+  arena.heap.home().for_each([&](BlockId id, const Block& block) {
     if (block.state == BlockState::absent) return;
     BlockReport piece;
     piece.address = arena.heap.home_address(block.begin);
@@ -201,7 +206,7 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     piece.pool = pool_id(streams.sets().pool_of(block.owner));
     piece.spilled = arena.heap.is_spilled(block.begin);
     if (block.state == BlockState::live) {
-      piece.kind = BlockReport::Kind::live;
+      piece.kind = held.contains(id) ? BlockReport::Kind::held : BlockReport::Kind::live;
       piece.requested_bytes = piece.bytes - block.extra;
     } else if (block.state == BlockState::lent) {
       piece.kind = BlockReport::Kind::lent;
@@ -210,14 +215,16 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     }
     report.home.push_back(piece);
   });
-  arena.live.for_each([&](BlockId id) {
+  const auto in_window = [&](BlockId id) {
     const Block& block = arena.heap.blocks()[id];
     if (block.state != BlockState::window) return;
     const std::uint64_t bytes = block.size * kUnitBytes;
-    report.window_blocks.push_back({arena.heap.address_of(id), bytes, bytes - block.extra,
-                                    stream_of(block.owner),
+    report.window_blocks.push_back({held.contains(id), arena.heap.address_of(id), bytes,
+                                    bytes - block.extra, stream_of(block.owner),
                                     pool_id(streams.sets().pool_of(block.owner))});
-  });
+  };
+  arena.live.for_each(in_window);
+  std::for_each(held.begin(), held.end(), in_window);
 }
 
 void DeviceAllocator::validate() const {

@@ -101,7 +101,7 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_as_before(Unit size, Owner o
   const Place place = *before;
   const WindowSpot& spot = place.spot;
   const bool in_home = place.window_address == 0;
-  if (!in_home && !mapper_.is_there(spot.window, place.window_address)) return {};
+  if (!in_home && !mapper_.is_there(spot, place.window_address)) return {};
   const auto is_free = [&](Reach reach) {
     return in_home ? home_.is_free({spot.begin, spot.size}, reach)
                    : mapper_.windows().is_free(spot, reach);

@@ -129,8 +129,11 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, StreamHandle stream, Devi
     note_memory();
     return placed.status;
   }
-  note_block(*request.arena, placed, request.owner, std::uint64_t{request.units} * kUnitBytes,
-             bytes);
+  const std::uint64_t block_bytes = std::uint64_t{request.units} * kUnitBytes;
+  if (pools_.active()) [[unlikely]] {
+    note_pool_block(request.arena->heap.streams().sets().pool_of(request.owner), block_bytes);
+  }
+  note_block(*request.arena, placed, request.owner, block_bytes, bytes);
   if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
     note_memory();
   address = placed.address;

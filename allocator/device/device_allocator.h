@@ -31,7 +31,8 @@ namespace gapless {
 
 /// A piece of the heap as reports see it.
 struct BlockReport {
-  enum class Kind : std::uint8_t { live, hole, lent };
+  /// held: freed, but pinned. lent: to a window.
+  enum class Kind : std::uint8_t { live, hole, lent, held };
   Kind kind = Kind::hole;
   DeviceAddress address = 0;  // in the home
   std::uint64_t bytes = 0;
@@ -42,8 +43,9 @@ struct BlockReport {
   PoolId pool;                        // {0, 0}: no private pool
 };
 
-/// A live block in a window.
+/// A live block in a window, or one that is held there.
 struct WindowBlockReport {
+  bool held = false;
   DeviceAddress address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;
@@ -127,7 +129,8 @@ class DeviceAllocator {
   /// invalid_argument where the pool has no user.
   Status release_pool(PoolId id);
   /// Requests of streams that pass the filter go to the pool, until end_pool(); one more user.
-  /// Called before a capture begins, which needs what is done to be known.
+  /// Called before a capture begins. Work on what was freed in the pool before must be done by then
+  /// (torch.cuda.graph waits for the device): a graph does not come after work outside of it.
   Status begin_pool(PoolId id, StreamFilter filter);
   /// Ends the last begin_pool() of that pool; after a capture has ended.
   Status end_pool(PoolId id);
@@ -251,6 +254,7 @@ class DeviceAllocator {
   DriverStatus restore_contents(PoolIndex pool);
   /// After running out: with what is free in pools that allow it.
   DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
+  void note_pool_block(PoolIndex index, std::uint64_t bytes);
   void note_pool_free(PoolIndex index, std::uint64_t bytes);
   void give_up_if_unused(const PrivatePool& pool);
   [[nodiscard]] PoolId pool_id(PoolIndex index) const;

@@ -168,6 +168,11 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
   [[nodiscard]] std::uint64_t pages_created() const;
   [[nodiscard]] std::uint64_t pages_released() const;
+  /// A request that cannot be served since the driver said that.
+  Placed refused(DriverStatus status) {
+    last_driver_status_ = status;
+    return {Status::driver_error, 0, 0};
+  }
   /// The last driver error that stopped a request.
   [[nodiscard]] DriverStatus last_driver_status() const { return last_driver_status_; }
 

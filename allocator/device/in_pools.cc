@@ -169,7 +169,7 @@ bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
   const WindowSpot& spot = place.spot;
   std::vector<UnitRange> wanted = {{spot.begin, spot.size}};
   if (place.window_address != 0) {
-    if (!mapper_.is_there(spot.window, place.window_address)) return false;
+    if (!mapper_.is_there(spot, place.window_address)) return false;
     wanted = mapper_.windows().home_ranges(spot);
   }
   std::vector<BlockId> pieces(leaving.begin(), leaving.end());

@@ -64,6 +64,7 @@ DriverStatus DeviceHeap::wake(PoolIndex pool) {
   if (found == asleep_.end()) return DriverStatus::ok;
   Asleep& asleep = found->second;
   if (!home_space_.clear_leftovers()) return DriverStatus::unknown;
+  physical_.retry_releases();
   std::vector<MemHandle> handles(asleep.pages.size(), 0);
   if (const DriverStatus status = physical_.create(handles); status != DriverStatus::ok) {
     return status;

@@ -46,6 +46,17 @@ void WindowMapper::note_free(WindowId id, Unit begin, Owner owner, Epoch epoch) 
   if (--live_blocks_ == 0) record_events(false);
 }
 
+bool WindowMapper::is_there(const WindowSpot& spot, DeviceAddress address) const {
+  if (!windows_.has(spot.window)) return false;
+  const Window& window = windows_.at(spot.window);
+  if (window.address != address || window.retired) return false;
+  const auto last = (std::uint64_t{spot.begin} + spot.size - 1) / home_.page_units();
+  if (last >= window.pages.size()) return false;
+  const auto begin = window.pages.begin() + spot.begin / home_.page_units();
+  const auto end = window.pages.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+  return std::find(begin, end, kNoPage) == end;
+}
+
 // --- planning a repair ---------------------------------------------------------------------------
 
 bool WindowMapper::missed_before(Unit size, std::uint64_t volume_bytes) {

@@ -60,10 +60,8 @@ class WindowMapper {
     if (spot) ++counters_.hits;
     return spot;
   }
-  /// Whether that window still is the one that was made at that address.
-  [[nodiscard]] bool is_there(WindowId window, DeviceAddress address) const {
-    return windows_.has(window) && windows_.at(window).address == address;
-  }
+  /// Whether that spot is mapped, in the window that was made at that address.
+  [[nodiscard]] bool is_there(const WindowSpot& spot, DeviceAddress address) const;
   /// An extension or a new window (WindowPlanner::plan).
   [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const { return planner_.plan(size, reach); }
   /// The same, of wholly free pages only.

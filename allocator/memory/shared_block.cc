@@ -139,21 +139,18 @@ void close_descriptors(SharedBlock& block) {
   }
 }
 
-std::unique_ptr<ImportedBlock> ImportedBlock::open(Driver& driver, DeviceIndex device,
-                                                   const SharedBlock& block, DriverStatus& status) {
-  if (!is_whole(block, block.pages.size())) {
-    status = DriverStatus::invalid_value;
-    return nullptr;
-  }
-  std::unique_ptr<ImportedBlock> imported(new ImportedBlock(driver, device, block));
-  status = imported->map(block);
-  if (status != DriverStatus::ok) return nullptr;
-  imported->used_ = true;
-  return imported;
+DriverStatus ImportedBlock::open(const SharedBlock& block) {
+  if (!is_whole(block, block.pages.size())) return DriverStatus::invalid_value;
+  DriverStatus status = close();  // what is left of an earlier one
+  if (status == DriverStatus::ok) status = map(block);
+  open_ = status == DriverStatus::ok;
+  if (!open_) (void)close();
+  return status;
 }
 
 DriverStatus ImportedBlock::map(const SharedBlock& block) {
-  const std::uint64_t bytes = block.pages.size() * page_bytes_;
+  const std::uint64_t bytes = block.pages.size() * block.page_bytes;
+  offset_bytes_ = block.offset_bytes;
   DriverStatus status = driver_.address_reserve(bytes, 0, base_);
   if (status != DriverStatus::ok) return status;
   reserved_bytes_ = bytes;
@@ -161,20 +158,30 @@ DriverStatus ImportedBlock::map(const SharedBlock& block) {
     MemHandle handle = 0;
     status = driver_.mem_import(device_, page, handle);
     if (status != DriverStatus::ok) return status;
-    status = driver_.mem_map(base_ + mapped_bytes_, page_bytes_, handle);
+    status = driver_.mem_map(base_ + mapped_bytes_, block.page_bytes, handle);
     // The mapping keeps the memory.
     if (driver_.mem_release(handle) != DriverStatus::ok) held_.push_back(handle);
     if (status != DriverStatus::ok) return status;
-    mapped_bytes_ += page_bytes_;
+    mapped_bytes_ += block.page_bytes;
   }
   return driver_.mem_set_access(base_, bytes, device_);
 }
 
-ImportedBlock::~ImportedBlock() {
-  if (used_) (void)driver_.device_synchronize(device_);
-  for (const MemHandle handle : held_) (void)driver_.mem_release(handle);
-  if (mapped_bytes_ != 0 && driver_.mem_unmap(base_, mapped_bytes_) != DriverStatus::ok) return;
-  if (reserved_bytes_ != 0) (void)driver_.address_free(base_, reserved_bytes_);
+DriverStatus ImportedBlock::close() {
+  DriverStatus status = open_ ? driver_.device_synchronize(device_) : DriverStatus::ok;
+  if (status != DriverStatus::ok) return status;
+  open_ = false;
+  while (!held_.empty()) {
+    status = driver_.mem_release(held_.back());
+    if (status != DriverStatus::ok) return status;
+    held_.pop_back();
+  }
+  if (mapped_bytes_ != 0) status = driver_.mem_unmap(base_, mapped_bytes_);
+  if (status != DriverStatus::ok) return status;
+  mapped_bytes_ = 0;
+  if (reserved_bytes_ != 0) status = driver_.address_free(base_, reserved_bytes_);
+  if (status == DriverStatus::ok) reserved_bytes_ = 0;
+  return status;
 }
 
 }  // namespace gapless

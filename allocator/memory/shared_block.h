@@ -9,7 +9,6 @@
 // them open until then; with fabric handles the message is all it needs.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,35 +36,31 @@ void close_descriptors(SharedBlock& block);
 /// Another process's block, mapped here.
 class ImportedBlock {
  public:
-  /// Maps it for the device; nothing where the driver refuses, with `status` saying how. The
-  /// descriptors stay the caller's.
-  static std::unique_ptr<ImportedBlock> open(Driver& driver, DeviceIndex device,
-                                             const SharedBlock& block, DriverStatus& status);
+  ImportedBlock(Driver& driver, DeviceIndex device) : driver_(driver), device_(device) {}
   ImportedBlock(const ImportedBlock&) = delete;
   ImportedBlock& operator=(const ImportedBlock&) = delete;
-  /// Waits for the device, since work may still use it.
-  ~ImportedBlock();
+  ~ImportedBlock() { (void)close(); }
 
+  /// Maps it for the device; nothing may be open. The descriptors stay the caller's.
+  DriverStatus open(const SharedBlock& block);
+  [[nodiscard]] bool is_open() const { return open_; }
   /// Where the block begins.
   [[nodiscard]] DeviceAddress address() const { return base_ + offset_bytes_; }
+  /// Gives the addresses back, after waiting for the device, since work may still use them. Where
+  /// the driver refuses, what is left is tried again with the next close().
+  DriverStatus close();
 
  private:
-  ImportedBlock(Driver& driver, DeviceIndex device, const SharedBlock& block)
-      : driver_(driver),
-        device_(device),
-        page_bytes_(block.page_bytes),
-        offset_bytes_(block.offset_bytes) {}
   DriverStatus map(const SharedBlock& block);
 
   Driver& driver_;
   DeviceIndex device_;
-  std::uint64_t page_bytes_;
-  std::uint64_t offset_bytes_;
+  bool open_ = false;
   DeviceAddress base_ = 0;
+  std::uint64_t offset_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;
   std::vector<MemHandle> held_;  // which the driver refused to release
-  bool used_ = false;
 };
 
 }  // namespace gapless

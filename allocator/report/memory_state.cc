@@ -51,6 +51,8 @@ const char* name_of(BlockReport::Kind kind) {
       return "hole";
     case BlockReport::Kind::lent:
       return "lent";
+    case BlockReport::Kind::held:
+      return "held";
   }
   return "?";
 }
@@ -61,7 +63,9 @@ json to_json(const HeapReport& report) {
     json entry = {{"kind", name_of(block.kind)},
                   {"address", block.address},
                   {"bytes", block.bytes},
-                  {"stream", block.stream}};
+                  {"stream", block.stream},
+                  {"pool", {block.pool.first, block.pool.second}},
+                  {"on_host", block.spilled}};
     if (block.kind == BlockReport::Kind::live) entry["requested_bytes"] = block.requested_bytes;
     home.push_back(std::move(entry));
   }
@@ -70,7 +74,9 @@ json to_json(const HeapReport& report) {
     window_blocks.push_back({{"address", block.address},
                              {"bytes", block.bytes},
                              {"requested_bytes", block.requested_bytes},
-                             {"stream", block.stream}});
+                             {"stream", block.stream},
+                             {"pool", {block.pool.first, block.pool.second}},
+                             {"held", block.held}});
   }
   return {{"device", report.device},
           {"device_name", report.device_name},
@@ -82,12 +88,14 @@ json to_json(const HeapReport& report) {
           {"window_blocks", std::move(window_blocks)},
           {"windows", report.windows},
           {"window_mapped_bytes", report.window_mapped_bytes},
-          {"free_page_bytes", report.free_page_bytes}};
+          {"free_page_bytes", report.free_page_bytes},
+          {"spilled_bytes", report.spill.bytes}};
 }
 
 StateBlock::Kind kind_of(const std::string& name, const std::string& file) {
   if (name == "live") return StateBlock::Kind::live;
   if (name == "hole") return StateBlock::Kind::free;
+  if (name == "held") return StateBlock::Kind::pending;
   throw InputError(file, "home", "unknown kind of block \"" + name + "\"");
 }
 
@@ -130,7 +138,7 @@ void add_home(const json& device, MemoryState& state) {
     segment.device = index;
     segment.pool = "window";
     StateBlock block;
-    block.kind = StateBlock::Kind::live;
+    block.kind = entry.value("held", false) ? StateBlock::Kind::pending : StateBlock::Kind::live;
     entry.at("address").get_to(block.address);
     entry.at("bytes").get_to(block.bytes);
     entry.at("requested_bytes").get_to(block.requested_bytes);

@@ -108,10 +108,15 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
     if (pool != PoolId{}) pools.add(pool_name(pool), bytes);
   };
   for (const WindowBlockReport& block : heap.window_blocks) {
+    if (block.held) {
+      report.held_bytes += block.bytes;
+      continue;
+    }
     live(block.bytes, block.stream, block.pool);
   }
   for (const BlockReport& block : heap.home) {
     if (block.kind == BlockReport::Kind::live) live(block.bytes, block.stream, block.pool);
+    if (block.kind == BlockReport::Kind::held) report.held_bytes += block.bytes;
     if (block.kind != BlockReport::Kind::hole) continue;
     if (block.pool != PoolId{} && block.pool != request.pool) {
       free_in_pools.add(pool_name(block.pool), block.bytes);
@@ -174,6 +179,9 @@ std::string to_text(const OutOfMemoryReport& report) {
   if (report.spilled_bytes != 0) {
     text += "\n" + format_bytes(report.spilled_bytes) + " lie in host memory";
   }
+  if (report.held_bytes != 0) {
+    text += "\n" + format_bytes(report.held_bytes) + " are freed, but pinned or shared";
+  }
   for (const std::string& words : report.advice) text += "\n- " + words;
   return text;
 }
@@ -207,6 +215,7 @@ std::string to_json(const OutOfMemoryReport& report) {
       {"free_in_pools", list(report.free_in_pools)},
       {"missing_bytes", report.missing_bytes},
       {"spilled_bytes", report.spilled_bytes},
+      {"held_bytes", report.held_bytes},
       {"advice", report.advice}};
   return document.dump(2);
 }

@@ -48,6 +48,8 @@ struct OutOfMemoryReport {
   /// Host memory that stands in for the device's, and whether more could (option spill).
   std::uint64_t spilled_bytes = 0;
   bool could_spill = false;
+  /// Freed, but pinned or shared with another process.
+  std::uint64_t held_bytes = 0;
   /// What would help, in words, the best first.
   std::vector<std::string> advice;
 };

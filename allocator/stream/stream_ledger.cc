@@ -129,11 +129,15 @@ DriverStatus StreamLedger::order_after(Owner user, Owner freed_by, Epoch epoch) 
 
 // --- captures ------------------------------------------------------------------------------------
 
+DriverStatus StreamLedger::ask_capturing(StreamHandle stream, bool& capturing) const {
+  capturing = false;
+  return watch_captures_ ? driver_.stream_is_capturing(device_, stream, capturing)
+                         : DriverStatus::ok;
+}
+
 bool StreamLedger::is_capturing(StreamHandle stream) const {
-  if (!watch_captures_) return false;
   bool capturing = false;
-  // Whoever cannot be asked might be.
-  return driver_.stream_is_capturing(device_, stream, capturing) != DriverStatus::ok || capturing;
+  return ask_capturing(stream, capturing) != DriverStatus::ok || capturing;
 }
 
 bool StreamLedger::any_capturing() const {

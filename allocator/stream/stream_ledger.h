@@ -86,7 +86,9 @@ class StreamLedger {
     if (!watch) captures_.forget();
   }
   [[nodiscard]] bool watches_captures() const { return watch_captures_; }
-  /// Whether that stream is capturing. False while captures are not watched for.
+  /// Whether that stream is capturing; not while captures are not watched for.
+  DriverStatus ask_capturing(StreamHandle stream, bool& capturing) const;
+  /// The same; true where the driver does not say.
   [[nodiscard]] bool is_capturing(StreamHandle stream) const;
   /// Whether any stream is.
   [[nodiscard]] bool any_capturing() const;

@@ -1,5 +1,6 @@
 // Every driver call of a scenario fails once, and then from then on: after each, everything is as
 // it was, nothing is left behind, and the next request works.
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -10,12 +11,19 @@
 #include "allocator/device/device_allocator.h"
 #include "allocator/driver/faulty_driver.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/environment.h"
 
 namespace gapless {
 namespace {
 
+enum class Part {
+  memory,  // growth, holes, windows, streams, trim
+  pools,   // private pools, graphs, checkpoints, sharing, pins, spill, sleep
+};
+
 struct Variant {
   const char* name;
+  Part part;
   bool vmm;
   DriverStatus status;
   bool persistent;
@@ -29,18 +37,24 @@ class FaultSweep : public ::testing::TestWithParam<Variant> {};
 // shares memory and blocks with the first, trim.
 class Scenario {
  public:
-  explicit Scenario(bool vmm)
-      : gpu_({.devices = {{.total_bytes = 128 * MiB, .has_vmm = vmm}}}), driver_(gpu_) {
+  explicit Scenario(bool vmm, Part part = Part::memory)
+      : part_(part),
+        gpu_({.devices = {{.total_bytes = 128 * MiB, .has_vmm = vmm, .host_bytes = 256 * MiB}}}),
+        driver_(gpu_) {
     gpu_.stream_create(0, side_);
+    gpu_.stream_create(0, third_);
     DeviceProperties properties;
     gpu_.device_properties(0, properties);
     Options options;
     options.slack = 0;
     options.window_factor = 1;
+    if (part == Part::pools) options.spill = 128 * MiB;
     allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
   }
 
-  void run() {
+  void run() { part_ == Part::memory ? run_memory() : run_pools(); }
+
+  void run_memory() {
     std::vector<DeviceAddress> blocks;
     for (int i = 0; i < 20; ++i) blocks.push_back(alloc(2 * MiB, 0));
     for (std::size_t i = 0; i < blocks.size(); i += 2) free(blocks[i]);
@@ -60,6 +74,72 @@ class Scenario {
     trim(0);
     free(again);
     for (std::size_t i = 1; i < blocks.size(); i += 2) free(blocks[i]);
+    trim(0);
+  }
+
+  void run_pools() {
+    const PoolId eager{0, 1};
+    const PoolId whole{0, 2};
+    const PoolId graphs{1, 0};
+    // An eager pool, beside general memory, with a window of its own.
+    std::vector<DeviceAddress> kept;
+    begin(eager, {0, side_});
+    for (int i = 0; i < 6; ++i) kept.push_back(alloc(3 * MiB, i % 2 == 0 ? 0 : side_));
+    for (int i = 0; i < 6; i += 2) free(std::exchange(kept[i], 0));
+    kept.push_back(alloc(7 * MiB, 0));
+    end(eager);
+    begin(whole, {0});
+    EXPECT_EQ(allocator_->set_pool_no_split(whole, true), Status::ok);
+    kept.push_back(alloc(3 * MiB, 0));
+    end(whole);
+    // A graph of two branches that share memory, run twice; its blocks go and come back.
+    begin(graphs, {side_, third_});
+    gpu_.begin_capture(0, side_);
+    const DeviceAddress a = alloc(5 * MiB, side_);
+    gpu_.order(0, side_, third_);
+    free(a);
+    const DeviceAddress b = alloc(4 * MiB, third_);
+    gpu_.order(0, third_, side_);
+    const DeviceAddress c = alloc(2 * MiB, side_);
+    free(b);
+    const simgpu::CapturedGraph graph = gpu_.end_capture(side_);
+    EXPECT_EQ(allocator_->end_pool(graphs), Status::ok);
+    gpu_.replay(graph, 0);
+    const PoolState state = allocator_->checkpoint_pool(graphs);
+    free(c);
+    gpu_.device_synchronize(0);
+    PoolDelta delta;
+    EXPECT_EQ(allocator_->restore_pool(state, delta), Status::ok);
+    gpu_.replay(graph, 0);
+    gpu_.device_synchronize(0);
+    // A block that another process opens, freed meanwhile; a pinned one.
+    const DeviceAddress shared = alloc(5 * MiB, 0);
+    SharedBlock told;
+    if (shared != 0 && allocator_->share(shared, told) == Status::ok) {
+      (void)imported_.open(told);
+      EXPECT_EQ(allocator_->pin(shared), Status::ok);
+      free(shared);
+      (void)imported_.close();
+      EXPECT_EQ(allocator_->unshare(shared), Status::ok);
+      EXPECT_NO_THROW(allocator_->validate());
+      EXPECT_EQ(allocator_->unpin(shared), Status::ok);
+    } else {
+      free(shared);
+    }
+    // More than the device has.
+    kept.push_back(alloc(100 * MiB, side_));
+    kept.push_back(alloc(60 * MiB, 0));
+    for (std::size_t i = kept.size() - 2; i < kept.size(); ++i) free(std::exchange(kept[i], 0));
+    trim(40 * MiB);
+    if (allocator_->sleep_pool(eager, false) == Status::ok) (void)allocator_->wake_pool(eager);
+    EXPECT_NO_THROW(allocator_->validate());
+    driver_.heal();  // what sleeps must wake before its blocks are touched
+    EXPECT_EQ(allocator_->wake_pool(eager), Status::ok);
+    for (const DeviceAddress address : kept) free(address);
+    for (const DeviceAddress address : allocator_->pool_blocks(graphs)) free(address);
+    for (const PoolId& pool : {eager, whole, graphs}) {
+      EXPECT_EQ(allocator_->release_pool(pool), Status::ok);
+    }
     trim(0);
   }
 
@@ -86,16 +166,19 @@ class Scenario {
   // Everything still works, and goes.
   void finish() {
     driver_.heal();
+    EXPECT_EQ(imported_.close(), DriverStatus::ok);
     DeviceAddress address = 0;
     ASSERT_EQ(allocator_->alloc(64 * MiB, 0, address), Status::ok) << allocator_->last_failure();
     ASSERT_TRUE(gpu_.resolve(0, address, 64 * MiB));
     ASSERT_EQ(allocator_->free(address), Status::ok);
     allocator_->validate();
     windows_ = allocator_->counters().windows;
+    peak_spilled_bytes_ = allocator_->spill().peak_bytes;
     waits_ = allocator_->counters().waits;
     allocator_.reset();
     EXPECT_EQ(gpu_.leaks(), "");
     EXPECT_EQ(gpu_.used_bytes(0), 0U);
+    EXPECT_EQ(gpu_.used_host_bytes(0), 0U);
     EXPECT_TRUE(gpu_.violations().empty()) << gpu_.violations().front();
   }
 
@@ -103,8 +186,18 @@ class Scenario {
   [[nodiscard]] WindowCounters windows() const { return windows_; }
   [[nodiscard]] std::uint64_t waits() const { return waits_; }
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
+  [[nodiscard]] std::uint64_t peak_spilled_bytes() const { return peak_spilled_bytes_; }
 
  private:
+  void begin(PoolId pool, std::vector<StreamHandle> streams) {
+    EXPECT_EQ(allocator_->begin_pool(pool,
+                                     [streams](StreamHandle stream) {
+                                       return std::find(streams.begin(), streams.end(), stream) !=
+                                              streams.end();
+                                     }),
+              Status::ok);
+  }
+  void end(PoolId pool) { EXPECT_EQ(allocator_->end_pool(pool), Status::ok); }
   DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream) {
     const DeviceStatistics before = allocator_->statistics();
     const std::uint64_t fired = driver_.fired();
@@ -139,11 +232,15 @@ class Scenario {
     EXPECT_NO_THROW(allocator_->validate());
   }
 
+  Part part_;
   simgpu::SimDriver gpu_;
   FaultyDriver driver_;
   StreamHandle side_ = 0;
+  StreamHandle third_ = 0;
   std::unique_ptr<DeviceAllocator> allocator_;
+  ImportedBlock imported_{driver_, 0};
   std::uint64_t refused_ = 0;
+  std::uint64_t peak_spilled_bytes_ = 0;
   std::uint64_t waits_ = 0;
   WindowCounters windows_;
 };
@@ -162,6 +259,15 @@ TEST(FaultScenario, ReachesAllThatCallsADriver) {
   EXPECT_GT(scenario.waits(), 0U);
 }
 
+TEST(FaultScenario, WithPoolsReachesTheHost) {
+  Scenario scenario(true, Part::pools);
+  scenario.run();
+  scenario.finish();
+  EXPECT_EQ(scenario.refused(), 0U);
+  EXPECT_GT(scenario.windows().made, 1U);
+  EXPECT_GT(scenario.peak_spilled_bytes(), 20 * MiB);
+}
+
 TEST_P(FaultSweep, EveryCallOfEveryKind) {
   const Variant& variant = GetParam();
   std::uint64_t points = 0;
@@ -169,9 +275,9 @@ TEST_P(FaultSweep, EveryCallOfEveryKind) {
   std::vector<std::optional<DriverCall>> kinds = {std::nullopt};
   for (std::size_t i = 0; i < kDriverCalls; ++i) kinds.emplace_back(static_cast<DriverCall>(i));
   for (const auto& kind : kinds) {
-    for (std::uint64_t nth = 1;; ++nth) {
+    for (std::uint64_t nth = 1;; nth += testing::sweep_stride()) {
       SCOPED_TRACE(fmt::format("{} call {}", kind ? name_of(*kind) : "any", nth));
-      Scenario scenario(variant.vmm);
+      Scenario scenario(variant.vmm, variant.part);
       scenario.driver().fail(
           {.kind = kind, .nth = nth, .status = variant.status, .persistent = variant.persistent});
       scenario.run();
@@ -184,19 +290,24 @@ TEST_P(FaultSweep, EveryCallOfEveryKind) {
     }
   }
   fmt::print("{}: {} calls failed, {} requests refused\n", variant.name, points, refused);
-  EXPECT_GT(points, variant.vmm ? 100U : 10U);
+  EXPECT_GT(points * testing::sweep_stride(), variant.vmm ? 100U : 10U);
   EXPECT_GT(refused, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, FaultSweep,
     ::testing::Values(
-        Variant{"vmm_unknown_once", true, DriverStatus::unknown, false},
-        Variant{"vmm_unknown_from_then_on", true, DriverStatus::unknown, true},
-        Variant{"vmm_out_of_memory_once", true, DriverStatus::out_of_memory, false},
-        Variant{"vmm_out_of_memory_from_then_on", true, DriverStatus::out_of_memory, true},
-        Variant{"plain_unknown_once", false, DriverStatus::unknown, false},
-        Variant{"plain_out_of_memory_from_then_on", false, DriverStatus::out_of_memory, true}),
+        Variant{"pools_unknown_once", Part::pools, true, DriverStatus::unknown, false},
+        Variant{"pools_unknown_from_then_on", Part::pools, true, DriverStatus::unknown, true},
+        Variant{"pools_out_of_memory_once", Part::pools, true, DriverStatus::out_of_memory, false},
+        Variant{"vmm_unknown_once", Part::memory, true, DriverStatus::unknown, false},
+        Variant{"vmm_unknown_from_then_on", Part::memory, true, DriverStatus::unknown, true},
+        Variant{"vmm_out_of_memory_once", Part::memory, true, DriverStatus::out_of_memory, false},
+        Variant{"vmm_out_of_memory_from_then_on", Part::memory, true, DriverStatus::out_of_memory,
+                true},
+        Variant{"plain_unknown_once", Part::memory, false, DriverStatus::unknown, false},
+        Variant{"plain_out_of_memory_from_then_on", Part::memory, false,
+                DriverStatus::out_of_memory, true}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -47,7 +47,8 @@ std::string changed(std::string bytes, std::mt19937_64& random) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 2000;
+  const char* const text = argc > 2 ? argv[2] : std::getenv("GAPLESS_FUZZ_ROUNDS");
+  const int rounds = text != nullptr ? std::atoi(text) : 2000;
   std::vector<std::string> corpus = {""};
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
     std::ifstream file(entry.path(), std::ios::binary);

@@ -2,21 +2,16 @@
 //
 // GAPLESS_MODEL_SEED picks the first seed, GAPLESS_MODEL_OPS the operations per long run; what
 // failed is printed as a list of operations to paste into regressions_test.cc.
-#include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/environment.h"
 #include "tests/support/machine.h"
 
 namespace gapless::testing {
 namespace {
-
-std::uint64_t environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 struct Case {
   const char* name;
@@ -47,6 +42,16 @@ std::vector<Case> cases() {
   all.streams = 4;
   ProgramStyle pools = three;
   pools.pools = true;
+  pools.pins = true;
+  Options spilling = small_pages;
+  spilling.spill = 16 * kMiB;
+  spilling.soft_limit = 8 * kMiB;
+  ProgramStyle too_much = three;
+  too_much.live_blocks = 48;
+  too_much.pins = true;
+  ProgramStyle too_much_pools = too_much;
+  too_much_pools.pools = true;
+  too_much_pools.faults = true;
   ProgramStyle pools_faults = pools;
   pools_faults.faults = true;
   ProgramStyle crowded = one;
@@ -57,6 +62,7 @@ std::vector<Case> cases() {
     made.allocator = options;
     made.streams = streams;
     made.has_vmm = vmm;
+    if (options.spill != 0) made.host_bytes = 64 * kMiB;
     return made;
   };
   return {
@@ -69,6 +75,8 @@ std::vector<Case> cases() {
       {"pools_and_graphs_no_vmm", machine(small_pages, 3, false), pools},
       {"pools_windows_evicted_at_once", machine(few_windows, 3), pools},
       {"pools_and_faults", machine(small_pages, 4), pools_faults},
+      {"spill", machine(spilling, 3), too_much},
+      {"spill_pools_and_faults", machine(spilling, 3), too_much_pools},
       {"no_windows", machine(no_windows, 2), three},
       {"whole_pages_only", machine(whole_pages, 2), three},
       {"windows_evicted_at_once", machine(few_windows, 3), three},
@@ -83,6 +91,7 @@ class Model : public ::testing::TestWithParam<Case> {};
 struct Tally {
   std::vector<std::uint64_t> operations;  // by index in Op
   WindowCounters windows;
+  std::uint64_t peak_spilled_bytes = 0;
 };
 
 // Runs a random program; on failure tells how to run it again.
@@ -102,6 +111,8 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
     if (ops.size() > 20000) ops.clear();  // a longer tail tells nothing more
   }
   const WindowCounters windows = machine.allocator().counters().windows;
+  tally.peak_spilled_bytes =
+      std::max(tally.peak_spilled_bytes, machine.allocator().spill().peak_bytes);
   ASSERT_EQ(machine.finish(), "") << "case " << c.name << ", seed " << seed;
   tally.operations.resize(machine.counts().size(), 0);
   for (std::size_t i = 0; i < tally.operations.size(); ++i) {
@@ -133,10 +144,10 @@ TEST_P(Model, HoldsInLongRuns) {
   }
   const std::vector<std::uint64_t>& counts = tally.operations;
   // A run that never trims or never fails a call would prove less than it seems to.
-  constexpr const char* kNames[] = {"alloc",   "free",        "touch",      "advance",
-                                    "sync",    "trim",        "set_limit",  "fail_next",
-                                    "report",  "use_on",      "begin_pool", "end_pool",
-                                    "capture", "end_capture", "replay",     "drop_graph"};
+  constexpr const char* kNames[] = {
+      "alloc",     "free",       "touch",  "advance",    "sync",       "trim",    "set_limit",
+      "fail_next", "report",     "use_on", "begin_pool", "end_pool",   "capture", "end_capture",
+      "replay",    "drop_graph", "pin",    "unpin",      "checkpoint", "restore"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -154,8 +165,15 @@ TEST_P(Model, HoldsInLongRuns) {
   if (GetParam().style.faults) {
     EXPECT_GT(counts[7], 0U);
   }
-  for (std::size_t i = 10; GetParam().style.pools && i < counts.size(); ++i) {
-    EXPECT_GT(counts[i], sum / 2000) << kNames[i];
+  for (std::size_t i = 10; i < counts.size(); ++i) {
+    const bool pins = i == 16 || i == 17;
+    const bool runs = pins ? GetParam().style.pins : GetParam().style.pools;
+    if (runs) {
+      EXPECT_GT(counts[i], sum / 2000) << kNames[i];
+    }
+  }
+  if (GetParam().machine.allocator.spill != 0) {
+    EXPECT_GT(tally.peak_spilled_bytes, 0U);
   }
   if (GetParam().style.streams > 1) {
     EXPECT_GT(counts[9], sum / 100);

@@ -90,25 +90,6 @@ TEST_F(NativeDefects, APoolsRequestGetsWhatIsFreeOutside) {
   EXPECT_EQ(reserved_mib(), 600U);
   free(inside);
   release({0, 1});
-  allocator.reset();
-  start();
-  std::vector<DeviceAddress> all;
-  std::vector<DeviceAddress> kept;
-  for (int i = 0; i < 9; ++i) all.push_back(block(100));
-  for (int i = 0; i < 9; ++i) {
-    if (i % 2 == 1) {
-      free(all[i]);
-    } else {
-      kept.push_back(all[i]);
-    }
-  }
-  kept.push_back(block(100));
-  begin({0, 1});
-  kept.push_back(block(150));
-  end({0, 1});
-  EXPECT_LE(reserved_mib(), 900U);
-  free_all(kept);
-  release({0, 1});
 }
 
 // gapless has no max_split_size: there is nothing it would be for.

@@ -15,6 +15,7 @@ simgpu::SimOptions gpu_options(const MachineOptions& options) {
   device.total_bytes = options.capacity_bytes;
   device.granularity_bytes = options.granularity_bytes;
   device.has_vmm = options.has_vmm;
+  device.host_bytes = options.host_bytes;
   return {.devices = {device}, .costs = simgpu::load_cost_profile("desktop")};
 }
 
@@ -52,24 +53,7 @@ std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t dur
   return status == DriverStatus::ok ? "" : "a kernel cannot touch its block";
 }
 
-std::string Machine::apply(const Alloc& op) {
-  Live block;
-  block.requested = op.bytes;
-  block.stream = op.stream % static_cast<std::uint32_t>(streams_.size());
-  if (begun_.empty() && !capturing_ && op.bytes != 0) {
-    const std::uint64_t now = gpu_.now_ns();
-    std::erase_if(deferred_, [now](const Deferred& one) { return one.done_ns <= now; });
-  }
-  const Status status = allocator_->alloc(op.bytes, streams_[block.stream], block.address);
-  last_asked_ns_ = gpu_.now_ns();
-  if (status != Status::ok) {
-    ++refused_;
-    return status == Status::invalid_argument ? "alloc says invalid argument" : "";
-  }
-  if (op.bytes == 0) return block.address == 0 ? "" : "0 bytes have an address";
-  block.bytes = align_up(op.bytes, 512);
-  if (block.address % 512 != 0) return fmt::format("{:#x} is not aligned", block.address);
-  if (allocator_->size_of(block.address) != block.bytes) return "size_of is wrong";
+std::string Machine::occupy(Live& block) {
   auto ranges = gpu_.resolve(0, block.address, block.bytes);
   if (!ranges) return fmt::format("block {:#x} is not mapped as a whole", block.address);
   for (const simgpu::PhysicalRange& range : *ranges) {
@@ -89,6 +73,34 @@ std::string Machine::apply(const Alloc& op) {
     in_use_[{range.handle, range.offset}] = end;
   }
   block.ranges = std::move(*ranges);
+  return "";
+}
+
+void Machine::vacate(const Live& block) {
+  for (const simgpu::PhysicalRange& range : block.ranges) {
+    in_use_.erase({range.handle, range.offset});
+  }
+}
+
+std::string Machine::apply(const Alloc& op) {
+  Live block;
+  block.requested = op.bytes;
+  block.stream = op.stream % static_cast<std::uint32_t>(streams_.size());
+  if (begun_.empty() && !capturing_ && op.bytes != 0) {
+    const std::uint64_t now = gpu_.now_ns();
+    std::erase_if(deferred_, [now](const Deferred& one) { return one.done_ns <= now; });
+  }
+  const Status status = allocator_->alloc(op.bytes, streams_[block.stream], block.address);
+  last_asked_ns_ = gpu_.now_ns();
+  if (status != Status::ok) {
+    ++refused_;
+    return status == Status::invalid_argument ? "alloc says invalid argument" : "";
+  }
+  if (op.bytes == 0) return block.address == 0 ? "" : "0 bytes have an address";
+  block.bytes = align_up(op.bytes, 512);
+  if (block.address % 512 != 0) return fmt::format("{:#x} is not aligned", block.address);
+  if (allocator_->size_of(block.address) != block.bytes) return "size_of is wrong";
+  if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
   allocated_ += block.bytes;
   requested_ += block.requested;
   peak_allocated_ = std::max(peak_allocated_, allocated_);
@@ -102,19 +114,26 @@ std::string Machine::apply(const Alloc& op) {
 }
 
 std::string Machine::free(std::size_t index) {
+  const DeviceAddress address = live_[index].address;
+  forget(index);
+  if (allocator_->free(address) != Status::ok) return "free refused a live block";
+  if (allocator_->free(address) != Status::invalid_argument) return "freed twice";
+  return "";
+}
+
+void Machine::forget(std::size_t index) {
   std::swap(live_[index], live_.back());
   const Live block = std::move(live_.back());
   live_.pop_back();
   if (block.capture != 0 && !is_capturing(block.last_user)) freed_users_.insert(block.last_user);
-  for (const simgpu::PhysicalRange& range : block.ranges) {
-    in_use_.erase({range.handle, range.offset});
-  }
   allocated_ -= block.bytes;
   requested_ -= block.requested;
-  defer(block);
-  if (allocator_->free(block.address) != Status::ok) return "free refused a live block";
-  if (allocator_->free(block.address) != Status::invalid_argument) return "freed twice";
-  return "";
+  if (block.pins != 0) {
+    held_blocks_.push_back(block);
+  } else {
+    vacate(block);
+    defer(block);
+  }
 }
 
 void Machine::defer(const Live& block) {
@@ -137,6 +156,10 @@ std::string Machine::check_statistics() {
   // What became done while the allocator was asking may have been seen or not.
   std::uint64_t least = allocated_;
   std::uint64_t most = allocated_;
+  for (const Live& block : held_blocks_) {
+    least += block.bytes;
+    most += block.bytes;
+  }
   for (const Deferred& one : deferred_) {
     most += one.bytes;
     if (one.done_ns > last_asked_ns_ && !faulted_) least += one.bytes;
@@ -161,7 +184,7 @@ std::string Machine::check_statistics() {
     return fmt::format("reserved is {} but the device gave {}", reserved, gpu_.used_bytes(0));
   }
   if (reserved > std::max(limit_, limit_floor_)) return "reserved is over the limit";
-  if (reserved < allocated_) return "less is reserved than allocated";
+  if (reserved + allocator_->spill().bytes < allocated_) return "less is reserved than allocated";
   return "";
 }
 
@@ -309,6 +332,78 @@ std::string Machine::apply(const DropGraph& op) {
   return allocator_->release_pool(pool) == Status::ok ? "" : "release_pool failed";
 }
 
+// --- pins and checkpoints ------------------------------------------------------------------------
+
+std::string Machine::apply(const Pin& op) {
+  if (live_.empty()) return "";
+  Live& block = live_[op.block % live_.size()];
+  ++block.pins;
+  return allocator_->pin(block.address) == Status::ok ? "" : "pin failed";
+}
+
+std::string Machine::apply(const Unpin& op) {
+  std::vector<Live*> pinned;
+  for (Live& block : live_) {
+    if (block.pins != 0) pinned.push_back(&block);
+  }
+  for (Live& block : held_blocks_) pinned.push_back(&block);
+  if (pinned.empty()) return "";
+  Live& block = *pinned[op.block % pinned.size()];
+  if (allocator_->unpin(block.address) != Status::ok) return "unpin failed";
+  if (--block.pins == 0) {
+    const auto held = std::find_if(held_blocks_.begin(), held_blocks_.end(),
+                                   [&](const Live& one) { return &one == &block; });
+    if (held != held_blocks_.end()) {
+      vacate(block);
+      held_blocks_.erase(held);
+    }
+  }
+  return "";
+}
+
+std::string Machine::apply(const Checkpoint& op) {
+  std::vector<PoolId> pools = held_;
+  for (const Graph& graph : graphs_) pools.push_back(graph.pool);
+  if (pools.empty() || capturing_) return "";
+  checkpoint_ = allocator_->checkpoint_pool(pools[op.pool % pools.size()]);
+  checkpoint_blocks_.clear();
+  const auto blocks = allocator_->pool_blocks(checkpoint_->id);
+  for (const Live& block : live_) {
+    if (std::binary_search(blocks.begin(), blocks.end(), block.address)) {
+      checkpoint_blocks_[block.address] = block;
+    }
+  }
+  return blocks.size() == checkpoint_blocks_.size() && blocks.size() == checkpoint_->blocks.size()
+             ? ""
+             : "a pool has blocks nobody knows";
+}
+
+std::string Machine::apply(const Restore& /*op*/) {
+  if (!checkpoint_ || capturing_) return "";
+  gpu_.device_synchronize(0);  // who restores a pool knows that nothing runs in it
+  PoolDelta delta;
+  if (allocator_->restore_pool(*checkpoint_, delta) != Status::ok) {
+    checkpoint_.reset();  // its place is gone
+    return delta.freed.empty() && delta.allocated.empty() ? "" : "a refused restore changed blocks";
+  }
+  for (const DeviceAddress address : delta.freed) {
+    const auto block = std::find_if(live_.begin(), live_.end(),
+                                    [&](const Live& one) { return one.address == address; });
+    if (block == live_.end()) return "a restore freed what was not live";
+    forget(static_cast<std::size_t>(block - live_.begin()));
+  }
+  for (const DeviceAddress address : delta.allocated) {
+    Live block = checkpoint_blocks_.at(address);
+    block.pins = 0;
+    if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
+    allocated_ += block.bytes;
+    requested_ += block.requested;
+    peak_allocated_ = std::max(peak_allocated_, allocated_);
+    live_.push_back(std::move(block));
+  }
+  return "";
+}
+
 std::string Machine::apply(const Advance& op) {
   gpu_.advance(std::uint64_t{op.us} * 1000);
   return "";
@@ -348,7 +443,7 @@ std::string Machine::apply(const Report& op) {
   for (const BlockReport& block : report.home) {
     if (block.kind == BlockReport::Kind::live) live += block.bytes;
   }
-  for (const WindowBlockReport& block : report.window_blocks) live += block.bytes;
+  for (const WindowBlockReport& block : report.window_blocks) live += block.held ? 0 : block.bytes;
   if (op.reset) {
     allocator_->reset_peak_statistics();
     allocator_->reset_accumulated_statistics();
@@ -397,6 +492,12 @@ std::string Machine::finish() {
   }
   while (!graphs_.empty()) {
     if (const std::string wrong = apply(DropGraph{0}); !wrong.empty()) return wrong;
+  }
+  for (Live& block : live_) {
+    for (; block.pins != 0; --block.pins) allocator_->unpin(block.address);
+  }
+  while (!held_blocks_.empty()) {
+    if (const std::string wrong = apply(Unpin{0}); !wrong.empty()) return wrong;
   }
   while (!live_.empty()) {
     if (const std::string wrong = free(live_.size() - 1); !wrong.empty()) return wrong;

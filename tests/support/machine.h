@@ -25,6 +25,7 @@ struct MachineOptions {
   std::uint64_t granularity_bytes = 64 << 10;
   bool has_vmm = true;
   std::uint32_t streams = 1;
+  std::uint64_t host_bytes = 0;  // that the device may map
   Options allocator{};
   /// validate() after every so many operations; 0: only at the end.
   std::uint32_t validate_every = 1;
@@ -61,6 +62,7 @@ class Machine {
     std::vector<simgpu::PhysicalRange> ranges;
     std::uint64_t capture = 0;  // the capture it was made in, and its pool; 0: none
     PoolId pool;
+    std::uint32_t pins = 0;
     std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
   };
   // A freed block that PyTorch's allocator would count as active, as long as other streams' work
@@ -87,6 +89,15 @@ class Machine {
   std::string apply(const EndCapture& op);
   std::string apply(const Replay& op);
   std::string apply(const DropGraph& op);
+  std::string apply(const Pin& op);
+  std::string apply(const Unpin& op);
+  std::string apply(const Checkpoint& op);
+  std::string apply(const Restore& op);
+  /// Notes where a block that begins to live lies, which nobody else may.
+  std::string occupy(Live& block);
+  void vacate(const Live& block);
+  /// A block is live no more; the allocator knows already.
+  void forget(std::size_t index);
   /// Whether that stream is capturing; whether work of the program may go to the block there.
   [[nodiscard]] bool is_capturing(std::uint32_t stream) const;
   [[nodiscard]] bool may_use(const Live& block, std::uint32_t stream) const;
@@ -118,6 +129,9 @@ class Machine {
   std::uint64_t captures_ = 0;
   std::map<PoolId, std::uint32_t> last_replay_;  // by pool: the stream
   std::set<std::uint32_t> freed_users_;  // streams that used captured blocks which are freed now
+  std::vector<Live> held_blocks_;        // freed, but pinned
+  std::optional<PoolState> checkpoint_;
+  std::map<DeviceAddress, Live> checkpoint_blocks_;
   std::vector<Deferred> deferred_;
   std::uint64_t last_asked_ns_ = 0;  // when the allocator had last asked for them
   std::uint64_t allocated_ = 0;

@@ -32,6 +32,12 @@ struct Printer {
   std::string operator()(const DropGraph& op) const {
     return fmt::format("DropGraph{{{}}}", op.graph);
   }
+  std::string operator()(const Pin& op) const { return fmt::format("Pin{{{}}}", op.block); }
+  std::string operator()(const Unpin& op) const { return fmt::format("Unpin{{{}}}", op.block); }
+  std::string operator()(const Checkpoint& op) const {
+    return fmt::format("Checkpoint{{{}}}", op.pool);
+  }
+  std::string operator()(const Restore& /*op*/) const { return "Restore{}"; }
   std::string operator()(const Advance& op) const { return fmt::format("Advance{{{}}}", op.us); }
   std::string operator()(const SyncStream& op) const {
     return fmt::format("SyncStream{{{}}}", op.stream);
@@ -82,6 +88,12 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
     if (dice < 124) return EndCapture{};
     if (dice < 132) return Replay{any, stream};
     if (dice < 134) return DropGraph{any};
+    if (dice < 136) return Checkpoint{any};
+    if (dice < 138) return Restore{};
+  }
+  if (style.pins) {
+    if (dice < 142) return Pin{any};
+    if (dice < 146) return Unpin{any};
   }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
   // Around the target, as likely to grow as to shrink; phases of growth and of decay come of

@@ -72,8 +72,20 @@ struct DropGraph {
   std::uint32_t graph = 0;
 };
 
+struct Pin {  // a live block is known to a network card or another process
+  std::uint32_t block = 0;
+};
+struct Unpin {
+  std::uint32_t block = 0;
+};
+struct Checkpoint {  // where the blocks of a pool are now
+  std::uint32_t pool = 0;
+};
+struct Restore {};  // the pool's blocks as they were then
+
 using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
-                        UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph>;
+                        UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin,
+                        Unpin, Checkpoint, Restore>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -91,6 +103,7 @@ struct ProgramStyle {
   bool faults = false;
   bool limits = false;
   bool pools = false;  // private pools and graphs
+  bool pins = false;
 };
 
 /// The next operation of a random program with `live` live blocks now.

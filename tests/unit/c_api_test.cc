@@ -48,6 +48,32 @@ TEST_F(CApi, AllocatesFreesAndCounts) {
   EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
 }
 
+TEST_F(CApi, SharesBlocksWithOtherProcesses) {
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 1, 5 << 20, nullptr, &memory), GAPLESS_OK);
+  std::size_t size = 0;
+  EXPECT_EQ(gapless_share(allocator, memory, nullptr, &size), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("bytes"));
+  EXPECT_EQ(gapless_unshare(allocator, memory), GAPLESS_INVALID_ARGUMENT);  // nothing was
+  std::string message(size, ' ');
+  ASSERT_EQ(gapless_share(allocator, memory, message.data(), &size), GAPLESS_OK);
+  void* opened = nullptr;
+  ASSERT_EQ(gapless_open(allocator, 1, message.data(), size, &opened), GAPLESS_OK)
+      << gapless_last_error();
+  EXPECT_NE(opened, memory);
+  EXPECT_EQ(gapless_pin(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_close(allocator, memory), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_close(allocator, opened), GAPLESS_OK);
+  EXPECT_EQ(gapless_unshare(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_unpin(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_unpin(allocator, memory), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_open(allocator, 1, "nothing", 7, &opened), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("no message about a block"));
+  EXPECT_EQ(gapless_set_pool(allocator, 1, 0, 9, 1, 1), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
 TEST_F(CApi, RefusesWithWordsAndChangesNothing) {
   void* memory = reinterpret_cast<void*>(7);
   EXPECT_EQ(gapless_alloc(allocator, 0, std::size_t{1} << 30, nullptr, &memory),

@@ -283,6 +283,36 @@ TEST_F(PoolsTest, ABlockThatTwoBranchesUseIsReusedAfterBoth) {
   release(kPool);
 }
 
+// third frees early; then it takes over what another branch freed. Who comes after the early free
+// only does not come after that.
+TEST_F(PoolsTest, MemoryTakenOverIsNotAsOldAsItsNewOwnersFrees) {
+  start();
+  StreamHandle other = 0;
+  gpu->stream_create(0, other);
+  begin(kPool, {side, third, other});
+  gpu->begin_capture(0, side);
+  const DeviceAddress first = alloc(512, side);
+  gpu->order(0, side, third);
+  gpu->order(0, side, other);
+  free(alloc(2 * MiB, third));
+  gpu->order(0, third, side);
+  const DeviceAddress large = alloc(8 * MiB, other);
+  free(large);
+  gpu->order(0, other, third);
+  const DeviceAddress taken = alloc(4 * MiB, third);
+  EXPECT_EQ(taken + 2 * MiB, large);  // joined with its own
+  const DeviceAddress mine = alloc(4 * MiB, side);
+  EXPECT_GE(mine, large + 8 * MiB);  // not the rest of it
+  gpu->order(0, third, side);
+  gpu->order(0, other, side);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end(kPool);
+  gpu->replay(graph, 0);
+  gpu->device_synchronize(0);
+  for (const DeviceAddress address : {first, taken, mine}) free(address);
+  release(kPool);
+}
+
 // A block from before the capture has uses that the graph does not show.
 TEST_F(PoolsTest, WhatWasThereBeforeTheCaptureProvesNothing) {
   start();
@@ -439,6 +469,29 @@ TEST_F(PoolsTest, ARestoredPoolHasItsBlocksWhereTheyWere) {
   end(kPool);
   for (const DeviceAddress address : then) free(address);
   release(kPool);
+}
+
+// A state outlives its pool; one of the same name may have its memory later.
+TEST_F(PoolsTest, AStateMayBeRestoredInAPoolThatWasMadeAgain) {
+  start();
+  begin(kPool);
+  const DeviceAddress a = alloc(4 * MiB);
+  const PoolState state = allocator->checkpoint_pool(kPool);
+  free(a);
+  end(kPool);
+  release(kPool);
+  EXPECT_EQ(allocator->retain_pool(kOther), Status::ok);  // takes the first one's place
+  begin(kPool);
+  EXPECT_EQ(alloc(4 * MiB), a);
+  free(a);
+  PoolDelta delta;
+  ASSERT_EQ(allocator->restore_pool(state, delta), Status::ok);
+  EXPECT_EQ(allocator->pool_blocks(kPool), std::vector<DeviceAddress>{a});
+  end(kPool);
+  free(a);
+  allocator->validate();
+  release(kPool);
+  release(kOther);
 }
 
 TEST_F(PoolsTest, APlaceThatIsTakenIsNotRestored) {

@@ -93,19 +93,18 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
     SharedBlock told;
     std::string error;
     ASSERT_TRUE(from_message(message, told, error)) << error;
-    DriverStatus status{};
-    auto imported = ImportedBlock::open(*counting, 0, told, status);
-    ASSERT_NE(imported, nullptr) << to_string(status);
+    ImportedBlock imported(*counting, 0);
+    ASSERT_EQ(imported.open(told), DriverStatus::ok);
     close_descriptors(told);
     for (std::uint64_t i = 0; i < 14; ++i) {
-      EXPECT_EQ(word_at(imported->address(), i * MiB), 100 + i);
+      EXPECT_EQ(word_at(imported.address(), i * MiB), 100 + i);
     }
     // The owner frees it; it is nobody else's while the other uses it.
     free(wide);
     EXPECT_EQ(try_alloc(2 * MiB), Status::out_of_memory);
-    gpu->memset_d32(0, imported->address() + 3 * MiB, 7, 1, 0);
-    EXPECT_EQ(word_at(imported->address(), 3 * MiB), 7U);
-    imported.reset();
+    gpu->memset_d32(0, imported.address() + 3 * MiB, 7, 1, 0);
+    EXPECT_EQ(word_at(imported.address(), 3 * MiB), 7U);
+    EXPECT_EQ(imported.close(), DriverStatus::ok);
     EXPECT_EQ(allocator->unshare(wide), Status::ok);
     EXPECT_EQ(allocator->unshare(wide), Status::invalid_argument);
     EXPECT_EQ(try_alloc(14 * MiB), Status::ok);
@@ -133,13 +132,12 @@ TEST_F(Sharing, DescriptorsAreTakenOutOfTheOwnersProcess) {
     SharedBlock told;
     std::string error;
     if (!from_message(message, told, error)) _exit(error.find("SYS_PTRACE") != error.npos ? 9 : 1);
-    DriverStatus status{};
-    const auto imported = ImportedBlock::open(own, 0, told, status);
-    if (!imported) _exit(2);
+    ImportedBlock imported(own, 0);
+    if (imported.open(told) != DriverStatus::ok) _exit(2);
     std::uint32_t word = 0;
-    own.copy_to_host(0, &word, imported->address() + MiB, sizeof word, 0);
+    own.copy_to_host(0, &word, imported.address() + MiB, sizeof word, 0);
     if (word != 4711) _exit(3);
-    own.memset_d32(0, imported->address(), 42, 1, 0);
+    own.memset_d32(0, imported.address(), 42, 1, 0);
     _exit(own.violations().empty() ? 0 : 4);
   }
   int ended = 0;
@@ -175,11 +173,11 @@ TEST_F(Sharing, BadMessagesAreRefused) {
   EXPECT_FALSE(from_message(gone, told, error));
   EXPECT_THAT(error, HasSubstr("cannot be had"));
   EXPECT_TRUE(told.pages.empty());
-  DriverStatus status{};
   SharedBlock wrong = shared;
   wrong.pages.pop_back();
-  EXPECT_EQ(ImportedBlock::open(*gpu, 0, wrong, status), nullptr);
-  EXPECT_EQ(status, DriverStatus::invalid_value);
+  ImportedBlock imported(*gpu, 0);
+  EXPECT_EQ(imported.open(wrong), DriverStatus::invalid_value);
+  EXPECT_FALSE(imported.is_open());
   EXPECT_EQ(allocator->unshare(a), Status::ok);
   free(a);
 }
@@ -206,15 +204,11 @@ TEST_F(Sharing, AnyCallMayFail) {
     faults->fail({.kind = {}, .nth = nth, .status = DriverStatus::unknown, .persistent = false});
     SharedBlock shared;
     const Status status = allocator->share(a, shared);
-    std::unique_ptr<ImportedBlock> imported;
-    if (status == Status::ok) {
-      DriverStatus opened{};
-      imported = ImportedBlock::open(*faults, 0, shared, opened);
-      EXPECT_EQ(imported != nullptr, opened == DriverStatus::ok);
-    }
+    ImportedBlock imported(*faults, 0);
+    if (status == Status::ok) (void)imported.open(shared);
     const bool fired = faults->fired() != 0;
     faults->heal();
-    imported.reset();
+    EXPECT_EQ(imported.close(), DriverStatus::ok);
     EXPECT_EQ(allocator->unshare(a), status == Status::ok ? Status::ok : Status::invalid_argument);
     allocator->validate();
     if (!fired) break;

@@ -86,6 +86,19 @@ TEST_F(Spill, AfterCallbacksAndWithSeveralStreams) {
   free(c);
 }
 
+TEST_F(Spill, APoolsBlocksThereAreThePools) {
+  start({.capacity = 8 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+  begin({0, 1});
+  const DeviceAddress a = alloc(12 * MiB);
+  EXPECT_EQ(allocator->pool_live_bytes({0, 1}), 12 * MiB);
+  EXPECT_EQ(allocator->record_stream(a, side), Status::ok);
+  end({0, 1});
+  release({0, 1});
+  EXPECT_EQ(allocator->pool_live_bytes({0, 1}), 12 * MiB);
+  free(a);
+  EXPECT_EQ(allocator->pool_live_bytes({0, 1}), 0U);
+}
+
 TEST_F(Spill, IsInTheReport) {
   start({.capacity = 8 * MiB, .settings = "slack:0,spill:4MiB", .host_bytes = 64 * MiB});
   const DeviceAddress a = alloc(11 * MiB);

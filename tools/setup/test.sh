@@ -58,7 +58,7 @@ check "format" tools/setup/lint.sh format
 
 GAPLESS_MODEL_OPS=200000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
-GAPLESS_MODEL_OPS=40000 suite asan all -LE slow
+GAPLESS_MODEL_OPS=30000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan all -LE slow
 suite tsan "unit_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
 
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
