@@ -43,8 +43,9 @@ conformance: build
 	@tests/conformance/conformance.sh
 
 bench: build
-	@cmake --build --preset release --target fast_path_bench replay_bench -- --quiet
+	@cmake --build --preset release --target fast_path_bench replay_bench streams_bench -- --quiet
 	@build/release/bin/fast_path_bench
+	@build/release/bin/streams_bench --iterations 24
 	@build/release/bin/replay_bench examples/traces/*.gtrace --benchmark_counters_tabular=true
 
 clean:
