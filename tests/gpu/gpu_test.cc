@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/device/device_allocator.h"
@@ -32,7 +33,9 @@ class Gpu : public ::testing::Test {
     const char* where = std::getenv("GAPLESS_GPU_TEST");
     if (where != nullptr && std::string_view(where) == "simulated") {
       driver = std::make_unique<simgpu::SimDriver>(
-          simgpu::SimOptions{.costs = simgpu::load_cost_profile("a100"), .keep_contents = true});
+          simgpu::SimOptions{.devices = {{.host_bytes = GiB}},
+                             .costs = simgpu::load_cost_profile("a100"),
+                             .keep_contents = true});
     } else {
       std::string error;
       driver = CudaDriver::open(error);
@@ -83,8 +86,7 @@ class Gpu : public ::testing::Test {
   std::uint64_t page = 0;
 };
 
-// --- the same calls, the same answers
-// -------------------------------------------------------------
+// --- the same calls, the same answers ------------------------------------------------------------
 
 TEST_F(Gpu, AnswersAsTheSimulatedOne) {
   using Answers = std::vector<std::pair<std::string, DriverStatus>>;
@@ -160,8 +162,7 @@ TEST_F(Gpu, MemoryIsChargedAsOnTheSimulatedOne) {
   EXPECT_LE(before.free_bytes - after.free_bytes, 2 * MiB);
 }
 
-// --- what the windows rely on
-// -----------------------------------------------------------------------
+// --- what the windows rely on --------------------------------------------------------------------
 
 TEST_F(Gpu, AliasesSeeEachOthersWritesInStreamOrder) {
   const MemHandle handle = create(*driver);
@@ -181,6 +182,78 @@ TEST_F(Gpu, AliasesSeeEachOthersWritesInStreamOrder) {
   unmap(one, 1);
   unmap(two, 1);
   driver->mem_release(handle);
+}
+
+// --- what sharing and spilling rely on -----------------------------------------------------------
+
+TEST_F(Gpu, SharedMemoryIsTheSameMemory) {
+  if (!properties.can_share_fd) GTEST_SKIP() << properties.name << " shares no descriptors";
+  MemHandle own = 0;
+  ASSERT_EQ(driver->mem_create(0, page, {.share = ShareType::fd}, own), DriverStatus::ok);
+  SharedHandle shared;
+  ASSERT_EQ(driver->mem_export(own, ShareType::fd, shared), DriverStatus::ok);
+  EXPECT_GE(shared.fd, 0);
+  MemHandle other = 0;
+  ASSERT_EQ(driver->mem_import(0, shared, other), DriverStatus::ok);
+  close(shared.fd);  // the import holds the memory
+  const DeviceAddress one = map({own});
+  const DeviceAddress two = map({other});
+  driver->memset_d32(0, one, 4711, page / 4, 0);
+  EXPECT_EQ(words(two, page).back(), 4711U);
+  unmap(one, 1);
+  EXPECT_EQ(driver->mem_release(own), DriverStatus::ok);
+  driver->memset_d32(0, two, 42, page / 4, 0);  // it outlives its owner's hold
+  EXPECT_EQ(words(two, page).front(), 42U);
+  unmap(two, 1);
+  EXPECT_EQ(driver->mem_release(other), DriverStatus::ok);
+}
+
+// Blocks of the allocator, in the home and in windows, opened at other addresses.
+TEST_F(Gpu, SharedBlocksAreOpened) {
+  if (!properties.can_share_fd) GTEST_SKIP() << properties.name << " shares no descriptors";
+  Options options;
+  options.slack = 0;
+  DeviceAllocator allocator(*driver, 0, properties, options);
+  std::vector<DeviceAddress> blocks(8, 0);
+  for (DeviceAddress& block : blocks) ASSERT_EQ(allocator.alloc(page, 0, block), Status::ok);
+  for (std::size_t i = 0; i < 8; i += 2) ASSERT_EQ(allocator.free(blocks[i]), Status::ok);
+  DeviceAddress wide = 0;
+  ASSERT_EQ(allocator.alloc(4 * page, 0, wide), Status::ok);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    driver->memset_d32(0, wide + i * page, 100 + i, page / 4, 0);
+  }
+  SharedBlock shared;
+  ASSERT_EQ(allocator.share(wide, shared), Status::ok);
+  ImportedBlock imported(*driver, 0);
+  ASSERT_EQ(imported.open(shared), DriverStatus::ok);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(words(imported.address() + i * page, page).back(), 100 + i);
+  }
+  EXPECT_EQ(imported.close(), DriverStatus::ok);
+  EXPECT_EQ(allocator.unshare(wide), Status::ok);
+  EXPECT_EQ(allocator.free(wide), Status::ok);
+  for (std::size_t i = 1; i < 8; i += 2) EXPECT_EQ(allocator.free(blocks[i]), Status::ok);
+}
+
+TEST_F(Gpu, HostMemoryIsMappedBesideDeviceMemory) {
+  if (!properties.can_map_host) GTEST_SKIP() << properties.name << " maps no host memory";
+  const MemHandle device = create(*driver);
+  MemInfo before;
+  driver->mem_info(0, before);
+  MemHandle host = 0;
+  ASSERT_EQ(driver->mem_create(0, page, {.on_host = true}, host), DriverStatus::ok);
+  const DeviceAddress both = map({device, host, device});
+  MemInfo after;
+  driver->mem_info(0, after);
+  EXPECT_LE(before.free_bytes - after.free_bytes, 2 * MiB);  // page tables at most
+  driver->memset_d32(0, both + page / 2, 7, page / 2, 0);    // over the seam, and back
+  const auto seen = words(both, 3 * page);
+  EXPECT_EQ(seen[page / 8], 7U);
+  EXPECT_EQ(seen[page / 4 + page / 8], 7U);
+  EXPECT_EQ(seen[2 * page / 4 + page / 8], 7U);  // the device page once more
+  unmap(both, 3);
+  EXPECT_EQ(driver->mem_release(host), DriverStatus::ok);
+  EXPECT_EQ(driver->mem_release(device), DriverStatus::ok);
 }
 
 TEST_F(Gpu, AliasesAreOrderedByEventsAcrossStreams) {
