@@ -108,6 +108,7 @@ DeviceStatistics StatisticsKeeper::read(const HoleTally& tally) const {
                    bytes.freed + reserved.allocated, bytes.allocated + reserved.freed};
   statistics.inactive_split_bytes = {holes, {}, holes};
   statistics.reserved_bytes.small_pool = small;
+  statistics.reserved_bytes.small_pool.current = reserved.current - reserved_large_bytes();
   statistics.reserved_bytes.large_pool = {reserved_large_bytes(), reserved_large_peak_,
                                           reserved.allocated + small.freed,
                                           reserved.freed + small.allocated};

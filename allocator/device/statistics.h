@@ -172,9 +172,10 @@ class StatisticsKeeper {
   [[nodiscard]] PoolStat read(std::size_t lane) const;
   /// With what is deferred.
   [[nodiscard]] PoolStat read_active(std::size_t lane) const;
-  /// What small blocks take up is reserved for the small pool, the rest for the large one.
+  /// What small blocks take up is reserved for the small pool, the rest for the large one. Blocks
+  /// may lie in host memory (spill), which is not reserved of the device.
   [[nodiscard]] std::int64_t reserved_large_bytes() const {
-    return reserved_.current - pools_[kSmall].current[kBytes];
+    return std::max<std::int64_t>(0, reserved_.current - pools_[kSmall].current[kBytes]);
   }
 
   std::array<Figures, 2> pools_;

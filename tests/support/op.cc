@@ -91,8 +91,8 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
     if (dice < 136) return Checkpoint{any};
     if (dice < 138) return Restore{};
   }
-  if (style.pins) {
-    if (dice < 142) return Pin{any};
+  if (style.pins && dice >= 138) {  // more unpins than pins: held memory is not to pile up
+    if (dice < 141) return Pin{any};
     if (dice < 146) return Unpin{any};
   }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};

@@ -86,6 +86,21 @@ TEST_F(Spill, AfterCallbacksAndWithSeveralStreams) {
   free(c);
 }
 
+// Small blocks in host memory are not reserved of the device.
+TEST_F(Spill, StatisticsDoNotGoBelowZero) {
+  start({.capacity = 4 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+  const DeviceAddress a = alloc(4 * MiB);
+  std::vector<DeviceAddress> small;
+  for (int i = 0; i < 4; ++i) small.push_back(alloc(MiB / 2));
+  free(a);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  const PoolStat found = allocator->statistics().reserved_bytes;
+  EXPECT_EQ(found.all.current, 0);
+  EXPECT_EQ(found.small_pool.current, 0);
+  EXPECT_EQ(found.large_pool.current, 0);
+  for (const DeviceAddress address : small) free(address);
+}
+
 TEST_F(Spill, APoolsBlocksThereAreThePools) {
   start({.capacity = 8 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
   begin({0, 1});
