@@ -133,14 +133,20 @@ TEST_F(NativeDefects, APoolsPiecesAreJoined) {
   release({0, 1});
 }
 
-// Step 7 of PyTorch's order waits for all events and does not search again (189504).
+// 189504.
 TEST_F(NativeDefects, WhatTheSynchronisationFreedIsFound) {
-  OnDevice::start({.capacity = 128 * MiB, .settings = "cross_stream:never"});
-  const DeviceAddress a = alloc(100 * MiB, side, 50000000);
-  free(a);
-  const DeviceAddress b = block(100);
-  EXPECT_EQ(b, a);
-  free(b);
+  OnDevice::start({.capacity = 600 * MiB, .settings = "cross_stream:never"});
+  free(block(600));
+  const DeviceAddress kept = block(300);
+  const DeviceAddress lent = block(300);
+  gpu->order(0, 0, side);
+  write(lent, 300 * MiB, side, 500000000);
+  EXPECT_EQ(allocator->record_stream(lent, side), Status::ok);
+  free(lent);
+  const DeviceAddress again = block(300);  // at the first time of asking
+  EXPECT_EQ(again, lent);
+  free(kept);
+  free(again);
 }
 
 TEST_F(NativeDefects, TheMessageAdvisesWhatWouldHelp) {

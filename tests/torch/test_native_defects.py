@@ -169,6 +169,27 @@ report(reserved=reserved())
     assert int(values["reserved"]) == 250
 
 
+def test_what_the_synchronisation_freed_is_not_found(run):
+    # 189504: before it fails PyTorch's allocator waits for all events; what that frees inside a
+    # segment that is in use it does not look for. The same request succeeds when made again.
+    values = run("""
+whole = block(600)
+del whole
+kept = block(300)
+lent = block(300)
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    sleep(500)
+lent.record_stream(side)
+del lent
+def program():
+    return block(300)
+report(first=fits(program), second=fits(program))
+""")
+    assert values["first"] == "False"
+    assert values["second"] == "True"
+
+
 def test_the_message_advises_what_is_set_already(run):
     # 173049.
     values = run("""
