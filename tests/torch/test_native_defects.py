@@ -3,7 +3,12 @@
 Each program here has a test of the same name in tests/replay/native_defects_test.cc, which runs it
 on gapless and holds. Numbers are issues of PyTorch.
 """
+import importlib.metadata
+
 import pytest
+
+# What PyTorch has mended itself by 2.15, it still fails in 2.11.
+MENDED = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 15)
 
 MEASURE = """
 import torch
@@ -117,7 +122,7 @@ def program():
         inside = block(300)
 report(fits=fits(program))
 """)
-    assert values["fits"] == "False"
+    assert values["fits"] == str(MENDED)
 
 
 def test_max_split_size_leaves_halves_of_segments(run):
@@ -198,4 +203,4 @@ try:
 except torch.OutOfMemoryError as error:
     report(advises="expandable_segments:True" in str(error))
 """, EXPANDABLE)
-    assert values["advises"] == "True"
+    assert values["advises"] == str(not MENDED)
