@@ -20,6 +20,7 @@ void DeviceAllocator::note_memory() {
   });
   statistics_.set_reserved(static_cast<std::int64_t>(reserved), static_cast<std::int64_t>(present));
   statistics_.set_segments(segments);
+  note_spill();
   noted_changes_ = main_.heap.changes();
 }
 
@@ -99,7 +100,6 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
   });
   ++statistics_.syncs;
   deferred_.finish();
-  note_spill();
   note_memory();
   return status;
 }

@@ -122,7 +122,6 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, StreamHandle stream, Devi
   }
   if (placed.status == Status::out_of_memory && last_resort && request.arena == &main_) {
     placed = main_.heap.place_in_spill(request.units, request.owner, demand());
-    note_spill();
   }
   if (placed.status != Status::ok) {
     last_failure_ = describe_failure(bytes, *request.arena, request.owner, placed.status);

@@ -4,7 +4,7 @@
 //   host     [ page | page ]                          made for it
 //   window   [ free | free | page | page ]            device and host pages side by side
 //
-// Kernels reach host pages over the bus, ten times slower and more; the job goes on. What is free
+// Kernels reach host pages over the bus, far more slowly; the job goes on. What is free
 // there is nobody's (the pool kSpillPool), so that no request goes there while the device has
 // memory: it is looked at when a request would fail otherwise, and given back first.
 #include <algorithm>
