@@ -112,6 +112,9 @@ gapless_pool_stat c_stat(const gapless::PoolStat& stat) {
 
 namespace gapless {
 
+Allocator& allocator_of(const gapless_allocator& allocator) { return *allocator.devices; }
+Driver& driver_of(const gapless_allocator& allocator) { return *allocator.driver; }
+
 gapless_status create_over(std::unique_ptr<Driver> driver, const Options& options,
                            gapless_allocator** allocator) {
   auto made = std::make_unique<gapless_allocator>();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "allocator/device/allocator.h"
 #include "allocator/device/options.h"
 #include "allocator/driver/driver.h"
 #include "allocator/gapless.h"
@@ -14,5 +15,9 @@ namespace gapless {
 /// An allocator that owns `driver`. On failure `allocator` is left alone, and the driver is gone.
 gapless_status create_over(std::unique_ptr<Driver> driver, const Options& options,
                            gapless_allocator** allocator);
+
+/// What stands behind the handle.
+Allocator& allocator_of(const gapless_allocator& allocator);
+Driver& driver_of(const gapless_allocator& allocator);
 
 }  // namespace gapless

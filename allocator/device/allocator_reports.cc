@@ -81,13 +81,35 @@ std::string DeviceAllocator::describe_failure(std::uint64_t bytes, const Arena& 
 }
 
 std::optional<std::uint64_t> DeviceAllocator::size_of(DeviceAddress address) const {
+  const std::optional<BlockFacts> facts = find_block(address);
+  return facts ? std::optional(facts->bytes) : std::nullopt;
+}
+
+BlockFacts DeviceAllocator::facts_of(const Arena& arena, BlockId id) const {
+  const Block& block = arena.heap.blocks()[id];
+  const std::uint64_t bytes = block.size * kUnitBytes;
+  return {bytes, bytes - block.extra, stream_of(arena, block.owner),
+          pool_id(arena.heap.streams().sets().pool_of(block.owner))};
+}
+
+std::optional<BlockFacts> DeviceAllocator::find_block(DeviceAddress address) const {
   const std::scoped_lock lock(lock_);
-  std::optional<std::uint64_t> bytes;
+  std::optional<BlockFacts> facts;
   for_each_arena([&](const Arena& arena) {
     const BlockId id = arena.find(address);
-    if (id != 0) bytes = arena.heap.blocks()[id].size * kUnitBytes;
+    if (id != 0) facts = facts_of(arena, id);
   });
-  return bytes;
+  return facts;
+}
+
+Status DeviceAllocator::add_peer(DeviceIndex peer) {
+  const std::scoped_lock lock(lock_);
+  return main_.heap.add_peer(peer) == DriverStatus::ok ? Status::ok : Status::driver_error;
+}
+
+void DeviceAllocator::set_mapping_observer(std::function<void(const MappingChange&)> observer) {
+  const std::scoped_lock lock(lock_);
+  main_.heap.set_mapping_observer(std::move(observer));
 }
 
 Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
@@ -107,6 +129,13 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
 void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
   const std::scoped_lock lock(lock_);
   main_.heap.set_limit_bytes(bytes);
+}
+
+void DeviceAllocator::set_soft_limit_bytes(std::uint64_t bytes) {
+  const std::scoped_lock lock(lock_);
+  options_.soft_limit = bytes;
+  soft_limit_needs_bytes_ = 0;
+  watches_frees_ = pools_.any() || bytes != UINT64_MAX;
 }
 
 std::uint64_t DeviceAllocator::limit_bytes() const {
@@ -190,9 +219,6 @@ HeapReport DeviceAllocator::report() const {
 
 void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const {
   const StreamLedger& streams = arena.heap.streams();
-  const auto stream_of = [&](Owner owner) {
-    return streams.sets().members(owner).empty() ? StreamHandle{0} : streams.handle_of(owner);
-  };
   std::set<BlockId> held;
   for (const auto& [address, pinned] : pinned_) {
     if (pinned.freed != 0 && pinned.arena == &arena) held.insert(pinned.freed);
@@ -202,7 +228,7 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     BlockReport piece;
     piece.address = arena.heap.home_address(block.begin);
     piece.bytes = block.size * kUnitBytes;
-    piece.stream = stream_of(block.owner);
+    piece.stream = stream_of(arena, block.owner);
     piece.pool = pool_id(streams.sets().pool_of(block.owner));
     piece.spilled = arena.heap.is_spilled(block.begin);
     if (block.state == BlockState::live) {
@@ -220,7 +246,7 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     if (block.state != BlockState::window) return;
     const std::uint64_t bytes = block.size * kUnitBytes;
     report.window_blocks.push_back({held.contains(id), arena.heap.address_of(id), bytes,
-                                    bytes - block.extra, stream_of(block.owner),
+                                    bytes - block.extra, stream_of(arena, block.owner),
                                     pool_id(streams.sets().pool_of(block.owner))});
   };
   arena.live.for_each(in_window);

@@ -33,19 +33,20 @@ DeviceAllocator::~DeviceAllocator() {
   for (auto& [address, pinned] : pinned_) close_descriptors(pinned.shared);
 }
 
-Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address) {
+Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
+                              std::uint64_t rounded_bytes) {
   if (bytes == 0) {
     address = 0;
     return Status::ok;
   }
-  Status status = try_alloc(bytes, stream, address, false);
+  Status status = try_alloc(bytes, rounded_bytes, stream, address, false);
   if (status != Status::out_of_memory) [[likely]]
     return status;
   if (bytes <= kMostBytes && free_some_memory()) {
-    status = try_alloc(bytes, stream, address, false);
+    status = try_alloc(bytes, rounded_bytes, stream, address, false);
   }
   if (status == Status::out_of_memory && (options_.headroom != 0 || options_.spill != 0)) {
-    status = try_alloc(bytes, stream, address, true);
+    status = try_alloc(bytes, rounded_bytes, stream, address, true);
   }
   if (status == Status::out_of_memory) note_out_of_memory(bytes, stream);
   return status;
@@ -91,16 +92,19 @@ FailedRequest DeviceAllocator::last_failed_request() const {
   return last_failed_;
 }
 
-Status DeviceAllocator::try_alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
-                                  bool last_resort) {
+Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                  StreamHandle stream, DeviceAddress& address, bool last_resort) {
   const std::scoped_lock lock(lock_);
-  if (bytes > kMostBytes) {
+  // What is lost by rounding is kept as 32 bits.
+  const std::uint64_t wanted =
+      std::max(bytes, std::min(rounded_bytes, bytes + UINT32_MAX - kUnitBytes));
+  if (wanted > kMostBytes) {
     last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
     return Status::out_of_memory;
   }
   if (!deferred_.empty() && !main_.heap.streams().watches_captures()) [[unlikely]]
     deferred_.poll();
-  const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
+  const auto units = static_cast<Unit>((wanted + kUnitBytes - 1) / kUnitBytes);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
   Request request{&main_, main_.heap.streams().number_of(stream), units};
   const auto demand = [&] {
@@ -139,7 +143,7 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, StreamHandle stream, Devi
   return Status::ok;
 }
 
-Status DeviceAllocator::free(DeviceAddress address) {
+Status DeviceAllocator::free(DeviceAddress address, BlockFacts* facts) {
   if (address == 0) return Status::ok;
   const std::scoped_lock lock(lock_);
   Arena* arena = &main_;
@@ -150,6 +154,7 @@ Status DeviceAllocator::free(DeviceAddress address) {
     id = arena->take(address);
   }
   if (id == 0) return Status::invalid_argument;
+  if (facts != nullptr) *facts = facts_of(*arena, id);
   if (!pinned_.empty() && hold_if_pinned(*arena, address, id)) [[unlikely]]
     return Status::ok;
   free_block(*arena, id);

@@ -81,6 +81,14 @@ struct HeapReport {
   SpillReport spill;
 };
 
+/// What is known of a live block, or of one that was freed just now.
+struct BlockFacts {
+  std::uint64_t bytes = 0;
+  std::uint64_t requested_bytes = 0;
+  StreamHandle stream = 0;  // allocated on
+  PoolId pool;
+};
+
 /// A request that could not be served.
 struct FailedRequest {
   DeviceIndex device = 0;
@@ -103,7 +111,9 @@ class DeviceAllocator {
   ~DeviceAllocator();
 
   /// At least `bytes` bytes, aligned to 512, for work on `stream`. 0 bytes give address 0.
-  Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address);
+  /// `rounded_bytes`: what the caller rounds that to; the difference is lost.
+  Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
+               std::uint64_t rounded_bytes = 0);
   /// Called when a request finds no memory, before it fails; true says that memory was freed, and
   /// the request is tried again. And called when a request has failed for lack of memory. Both run
   /// without a lock held, in the order they were added, and may allocate and free.
@@ -113,7 +123,8 @@ class DeviceAllocator {
   [[nodiscard]] FailedRequest last_failed_request() const;
 
   /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
-  Status free(DeviceAddress address);
+  /// `facts`, where given, become the block's.
+  Status free(DeviceAddress address, BlockFacts* facts = nullptr);
 
   /// The live block is used by work on that stream too, given to it before the block is freed. Its
   /// memory is then not used again before that work, without anyone waiting on the host.
@@ -181,12 +192,24 @@ class DeviceAllocator {
   /// Bytes behind the address alloc gave; nothing for any other.
   [[nodiscard]] std::optional<std::uint64_t> size_of(DeviceAddress address) const;
 
+  /// The live block at the address alloc gave; nothing for any other.
+  [[nodiscard]] std::optional<BlockFacts> find_block(DeviceAddress address) const;
+
+  /// Other devices' work may touch this one's memory too. Needed where memory is mapped (VMM).
+  Status add_peer(DeviceIndex peer);
+  /// Is told where memory comes to and leaves (MappingChange), with the device's lock held: it must
+  /// not call back. Not of memory of the users' own allocators.
+  void set_mapping_observer(std::function<void(const MappingChange&)> observer);
+
   /// Returns wholly free pages to the driver until at most `keep_bytes` are reserved.
   Status trim(std::uint64_t keep_bytes = 0);
   /// Reserves no more than that from now on; what is reserved already stays.
   void set_limit_bytes(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t limit_bytes() const;
+  /// Gives pages back when more than this is reserved (option soft_limit).
+  void set_soft_limit_bytes(std::uint64_t bytes);
 
+  [[nodiscard]] std::uint64_t total_bytes() const { return properties_.total_bytes; }
   [[nodiscard]] DeviceStatistics statistics() const;
   void reset_peak_statistics();
   void reset_accumulated_statistics();
@@ -201,8 +224,8 @@ class DeviceAllocator {
 
  private:
   /// `last_resort`: nothing else is left to be tried.
-  Status try_alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
-                   bool last_resort);
+  Status try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes, StreamHandle stream,
+                   DeviceAddress& address, bool last_resort);
   /// Runs the callbacks that may free memory; whether any did.
   bool free_some_memory();
   void note_out_of_memory(std::uint64_t bytes, StreamHandle stream);
@@ -249,6 +272,11 @@ class DeviceAllocator {
     BlockId id;
   };
   [[nodiscard]] Found find(DeviceAddress address);
+  [[nodiscard]] BlockFacts facts_of(const Arena& arena, BlockId id) const;
+  [[nodiscard]] static StreamHandle stream_of(const Arena& arena, Owner owner) {
+    const StreamLedger& streams = arena.heap.streams();
+    return streams.sets().members(owner).empty() ? StreamHandle{0} : streams.handle_of(owner);
+  }
   void make_pool(PoolId id);
   /// Copies back what was saved of the pool; what could not be copied stays saved.
   DriverStatus restore_contents(PoolIndex pool);

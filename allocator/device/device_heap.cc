@@ -83,10 +83,24 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
     });
   }
   mapper_.note_block(spot);
+  if (on_mapping_) [[unlikely]]
+    note_lent(true, id);
   return {Status::ok, id, address_of(id)};
 }
 
+void DeviceHeap::note_lent(bool begins, BlockId id) const {
+  const Block& block = blocks_[id];
+  const std::uint64_t bytes = block.size * kUnitBytes;
+  if (!begins) note_mapping(false, address_of(id), bytes);
+  for (BlockId lent = block.link_next; lent != 0; lent = blocks_[lent].link_next) {
+    note_mapping(!begins, home_address(blocks_[lent].begin), blocks_[lent].size * kUnitBytes);
+  }
+  if (begins) note_mapping(true, address_of(id), bytes);
+}
+
 void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
+  if (on_mapping_) [[unlikely]]
+    note_lent(false, id);
   const Block block = blocks_[id];
   for (BlockId lent = block.link_next; lent != 0;) {
     const BlockId next = blocks_[lent].link_next;
@@ -249,6 +263,7 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool on_host) {
   home_.add_pages(pages, owner, kNeverUsed);
   if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
   ++home_growths_;
+  note_mapping(true, pages);
   return DriverStatus::ok;
 }
 
@@ -265,6 +280,7 @@ DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
   plain_segments_.push_back(pages);
   home_.add_pages(pages, owner, kNeverUsed);
   ++home_growths_;
+  note_mapping(true, pages);
   return DriverStatus::ok;
 }
 
@@ -272,6 +288,7 @@ void DeviceHeap::ungrow(PageRange pages) {
   const DeviceAddress address = page_address_[pages.first];
   if (home_space_.unmap(address, pages.count * page_bytes_) != DriverStatus::ok) return;
   home_.remove_pages(pages);
+  note_mapping(false, pages);
   physical_.release(std::span(page_handle_).subspan(pages.first, pages.count));
   std::fill_n(page_handle_.begin() + pages.first, pages.count, MemHandle{0});
 }
@@ -359,6 +376,7 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
       }
       if (free && driver_.mem_free(device_, page_address_[segment.first]) == DriverStatus::ok) {
         home_.remove_pages(segment);
+        note_mapping(false, segment);
       } else {
         refused |= free;
         kept.push_back(segment);

@@ -13,6 +13,7 @@
 // a transaction: when a driver call fails, all is as it was before the step.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -42,6 +43,13 @@ struct HeapCounters {
 struct Demand {
   std::uint64_t peak_bytes = 0;    // peak allocated, with the present request in it
   std::uint64_t volume_bytes = 0;  // all that was ever allocated
+};
+
+/// Memory that came to an address, or left it.
+struct MappingChange {
+  bool mapped = false;  // false: left
+  DeviceAddress address = 0;
+  std::uint64_t bytes = 0;
 };
 
 class DeviceHeap {
@@ -133,6 +141,15 @@ class DeviceHeap {
       return;
     }
     free_block(block, owner);
+  }
+
+  /// That device may touch all memory too, now and from now on. Where the driver refuses, it may
+  /// touch some.
+  DriverStatus add_peer(DeviceIndex peer);
+  /// Is told where memory lies, as blocks see it: a home's range that a block in a window uses has
+  /// left the home for as long. Empty: nobody is.
+  void set_mapping_observer(std::function<void(const MappingChange&)> observer) {
+    on_mapping_ = std::move(observer);
   }
 
   /// Returns wholly free pages and idle windows to the driver, until at most `keep_bytes` are
@@ -294,6 +311,15 @@ class DeviceHeap {
   /// Memory freed long ago becomes anyone's.
   void age();
 
+  void note_mapping(bool mapped, DeviceAddress address, std::uint64_t bytes) const {
+    if (on_mapping_) [[unlikely]]
+      on_mapping_({mapped, address, bytes});
+  }
+  void note_mapping(bool mapped, PageRange pages) const {
+    note_mapping(mapped, page_address_[pages.first], pages.count * page_bytes_);
+  }
+  /// A block begins or ends to use ranges of the home in a window.
+  void note_lent(bool begins, BlockId block) const;
   Placed in_window(const WindowSpot& spot, Owner owner);
   Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
   Placed try_ladder(Unit size, Owner owner, const Demand& demand);
@@ -360,6 +386,7 @@ class DeviceHeap {
   // only where a request fails otherwise.
   std::uint64_t ceiling_pages_ = UINT64_MAX;
   DriverStatus last_driver_status_ = DriverStatus::ok;
+  std::function<void(const MappingChange&)> on_mapping_;
 };
 
 }  // namespace gapless

@@ -102,6 +102,8 @@ class WindowMapper {
   /// Unmaps these wholly free pages from the windows that hold them; the device must be idle. False
   /// where the driver refused.
   bool drop_pages(PageRange pages);
+  /// Gives that device access to all windows, now and from now on.
+  DriverStatus add_peer(DeviceIndex peer);
   /// Gives all addresses back; no window may be left.
   DriverStatus release_all() { return space_.release_all(); }
 

@@ -51,7 +51,10 @@ DriverStatus AddressSpace::map(std::span<const Mapping> mappings) {
   if (status == DriverStatus::ok) {
     const DeviceAddress first = mappings.front().address;
     const DeviceAddress end = mappings.back().address + page_bytes_;
-    status = driver_.mem_set_access(first, end - first, device_);
+    status = give_access(first, end - first, device_);
+    for (const DeviceIndex peer : peers_) {
+      if (status == DriverStatus::ok) status = give_access(first, end - first, peer);
+    }
   }
   if (status == DriverStatus::ok) return status;
   // Undo it, one call for each run of neighbours.

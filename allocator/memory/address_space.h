@@ -44,6 +44,13 @@ class AddressSpace {
   DriverStatus map(std::span<const Mapping> mappings);
   /// The same for one handle after the other from `address` on.
   DriverStatus map(DeviceAddress address, std::span<const MemHandle> handles);
+  /// Gives that device access too, from now on to all that is mapped; what is mapped already needs
+  /// give_access().
+  void add_peer(DeviceIndex peer) { peers_.push_back(peer); }
+  /// Gives the device access to a range that is mapped without a gap.
+  DriverStatus give_access(DeviceAddress address, std::uint64_t bytes, DeviceIndex device) {
+    return driver_.mem_set_access(address, bytes, device);
+  }
   /// Unmaps a range of whole mappings. Where the driver refuses, nothing changes.
   DriverStatus unmap(DeviceAddress address, std::uint64_t bytes);
 
@@ -60,6 +67,7 @@ class AddressSpace {
   DeviceIndex device_;
   std::uint64_t page_bytes_;
   std::uint64_t reservation_bytes_;
+  std::vector<DeviceIndex> peers_;
   std::map<DeviceAddress, std::uint64_t> reservations_;
   std::map<DeviceAddress, std::uint64_t> free_;
   std::map<DeviceAddress, std::uint64_t> leftovers_;

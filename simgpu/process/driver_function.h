@@ -5,8 +5,8 @@
 
 namespace gapless::simgpu {
 
-/// "cuMemAlloc": its newest version that a CUDA 13 caller knows, of the libcuda.so.1 in front;
-/// nullptr where there is none.
-SIMGPU_API void* driver_function(const char* name);
+/// "cuMemAlloc": the function as it is in CUDA `version` (12030 is 12.3), of the libcuda.so.1 in
+/// front; nullptr where there is none.
+SIMGPU_API void* driver_function(const char* name, int version);
 
 }  // namespace gapless::simgpu

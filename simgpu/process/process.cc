@@ -40,6 +40,14 @@ int& Process::current() {
   return device;
 }
 
+const HostMemory* Process::pinned(const void* pointer) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  auto host = host_memory.upper_bound(at);
+  if (host == host_memory.begin()) return nullptr;
+  --host;
+  return at < host->first + host->second.bytes ? &host->second : nullptr;
+}
+
 bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes) {
   if (bytes == 0) return true;
   const auto to = reinterpret_cast<DeviceAddress>(target);

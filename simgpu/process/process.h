@@ -58,6 +58,8 @@ class SIMGPU_API Process {
 
   /// The calling thread's device.
   static int& current();
+  /// The pinned host memory an address lies in, or nullptr.
+  [[nodiscard]] const HostMemory* pinned(const void* pointer) const;
 
   DeviceMemory memory;
   Streams streams;

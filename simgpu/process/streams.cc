@@ -121,9 +121,25 @@ void Streams::begin_capture(Stream& stream, CaptureMode mode, Graph* into,
   capture->owns_graph = into == nullptr;
   capture->graph = into == nullptr ? new Graph : into;
   capture->origin = &stream;
+  capture->thread = std::this_thread::get_id();
   stream.capture = capture;
   stream.last = std::move(depends_on);
   ++captures_;
+}
+
+bool Streams::invalidate_captures(CaptureMode mode) {
+  if (captures_ == 0 || mode == CaptureMode::relaxed) return false;
+  bool any = false;
+  for (const Stream* stream : live_) {
+    Capture* const capture = stream->capture.get();
+    if (capture == nullptr || capture->mode == CaptureMode::relaxed) continue;
+    const bool own = capture->thread == std::this_thread::get_id();
+    const bool all = capture->mode == CaptureMode::global && mode == CaptureMode::global;
+    if (!own && !all) continue;
+    capture->invalid = true;
+    any = true;
+  }
+  return any;
 }
 
 Graph* Streams::end_capture(Stream& stream) {

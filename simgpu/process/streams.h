@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "simgpu/process/graph.h"
@@ -28,6 +29,7 @@ struct Capture {
   Graph* graph = nullptr;
   bool owns_graph = true;
   bool invalid = false;
+  std::thread::id thread;  // which began it
   struct Stream* origin = nullptr;
 };
 
@@ -83,6 +85,9 @@ class Streams {
   /// The graph; nullptr where the capture had become invalid.
   Graph* end_capture(Stream& stream);
   [[nodiscard]] bool any_capture() const { return captures_ != 0; }
+  /// A call that captures do not allow is made by this thread, which has asked for that mode: they
+  /// become invalid. False where none minds.
+  bool invalidate_captures(CaptureMode mode);
 
  private:
   Timeline timeline_;

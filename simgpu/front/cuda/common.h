@@ -21,6 +21,7 @@ enum Result : int {
   kNotFound = 500,
   kNotReady = 600,
   kNotSupported = 801,
+  kCaptureUnsupported = 900,
 };
 
 inline int answer(DriverStatus status) { return static_cast<int>(status); }

@@ -4,6 +4,7 @@
 
 #include "simgpu/front/cuda/common.h"
 #include "simgpu/process/device_attributes.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -125,11 +126,7 @@ CUDA int cuCtxGetDevice(int* device) {
   *device = Process::current();
   return kSuccess;
 }
-CUDA int cuCtxSynchronize() {
-  const Entry entry;
-  entry.process.streams.time().synchronize_device(Process::current());
-  return kSuccess;
-}
+CUDA int cuCtxSynchronize() { return stream_calls::synchronize_device(); }
 CUDA int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;

@@ -14,8 +14,9 @@ constexpr int kNoSuchName = 1;
 
 }  // namespace
 
-CUDA int cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int* status) {
-  *function = driver_function(name);
+CUDA int cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t,
+                             int* status) {
+  *function = driver_function(name, version);
   if (status != nullptr) *status = *function != nullptr ? kFound : kNoSuchName;
   return *function != nullptr ? kSuccess : kNotFound;
 }

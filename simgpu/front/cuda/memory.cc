@@ -3,9 +3,16 @@
 #include <string>
 
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
+
+namespace {
+
+void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
 
 // --- plain ---------------------------------------------------------------------------------------
 
@@ -18,10 +25,12 @@ CUDA int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 CUDA int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
   const Entry entry(DriverCall::mem_alloc);
   if (bytes == 0) return kInvalidValue;
+  if (stream_calls::forbidden_while_capturing(entry.process)) return kCaptureUnsupported;
   return answer(entry.process.memory.alloc(Process::current(), bytes, *address));
 }
 CUDA int cuMemFree_v2(std::uint64_t address) {
   const Entry entry(DriverCall::mem_free);
+  if (stream_calls::forbidden_while_capturing(entry.process)) return kCaptureUnsupported;
   return answer(entry.process.memory.free(address));
 }
 CUDA int cuMemGetAddressRange_v2(std::uint64_t* begin, std::size_t* bytes, std::uint64_t address) {
@@ -65,21 +74,21 @@ CUDA int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address
       return kNotSupported;
   }
 }
-CUDA int cuMemsetD8Async(std::uint64_t address, unsigned char value, std::size_t count, void*) {
-  const Entry entry;
-  return entry.process.memory.fill(address, value, 1, count) ? kSuccess : kInvalidValue;
+CUDA int cuMemsetD8Async(std::uint64_t address, unsigned char value, std::size_t count,
+                         void* stream) {
+  return stream_calls::fill(pointer_of(address), value, 1, count, stream);
 }
-CUDA int cuMemsetD32Async(std::uint64_t address, unsigned value, std::size_t count, void*) {
-  const Entry entry;
-  return entry.process.memory.fill(address, value, 4, 4 * count) ? kSuccess : kInvalidValue;
+CUDA int cuMemsetD32Async(std::uint64_t address, unsigned value, std::size_t count, void* stream) {
+  return stream_calls::fill(pointer_of(address), value, 4, 4 * count, stream);
 }
-CUDA int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t bytes, void*) {
-  const Entry entry;
-  return entry.process.memory.write(target, source, bytes) ? kSuccess : kInvalidValue;
+CUDA int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t bytes,
+                              void* stream) {
+  bool unknown = false;
+  return stream_calls::copy(pointer_of(target), source, bytes, stream, unknown);
 }
-CUDA int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t bytes, void*) {
-  const Entry entry;
-  return entry.process.memory.read(target, source, bytes) ? kSuccess : kInvalidValue;
+CUDA int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t bytes, void* stream) {
+  bool unknown = false;
+  return stream_calls::copy(target, pointer_of(source), bytes, stream, unknown);
 }
 CUDA int cuStreamWriteValue32_v2(void*, std::uint64_t address, unsigned value, unsigned) {
   const Entry entry;

@@ -6,6 +6,7 @@
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
 #include "simgpu/process/device_attributes.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -140,12 +141,7 @@ CUDART int cudaRuntimeGetVersion(int* version) {
   return abi::success;
 }
 
-CUDART int cudaDeviceSynchronize() {
-  const Entry entry(DriverCall::device_synchronize);
-  if (entry.process.streams.any_capture()) return answer(abi::stream_capture_unsupported);
-  entry.process.streams.time().synchronize_device(Process::current());
-  return abi::success;
-}
+CUDART int cudaDeviceSynchronize() { return answer(stream_calls::synchronize_device()); }
 CUDART int cudaDeviceReset() { return abi::success; }
 
 CUDART int cudaDeviceCanAccessPeer(int* can, int device, int peer) {

@@ -7,8 +7,10 @@ using namespace gapless::simgpu;
 
 namespace {
 
-int entry_point(const char* name, void** function, int* status) {
-  *function = driver_function(name);
+constexpr int kNewest = 13000;
+
+int entry_point(const char* name, void** function, int version, int* status) {
+  *function = driver_function(name, version);
   if (status != nullptr) *status = *function == nullptr ? 1 : 0;  // symbol not found: success
   return abi::success;
 }
@@ -17,9 +19,9 @@ int entry_point(const char* name, void** function, int* status) {
 
 CUDART int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long,
                                    int* status) {
-  return entry_point(name, function, status);
+  return entry_point(name, function, kNewest, status);
 }
-CUDART int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+CUDART int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                             unsigned long long, int* status) {
-  return entry_point(name, function, status);
+  return entry_point(name, function, static_cast<int>(version), status);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -69,28 +70,14 @@ CUDART int cudaStreamEndCapture(void* handle, void** graph) {
   *graph = entry.process.streams.end_capture(*stream);
   return answer(*graph == nullptr ? abi::stream_capture_invalidated : abi::success);
 }
-CUDART int cudaStreamIsCapturing(void* handle, int* status) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *status = !stream->capture ? 0 : stream->capture->invalid ? 2 : 1;
-  return abi::success;
+CUDART int cudaStreamIsCapturing(void* stream, int* status) {
+  return answer(stream_calls::is_capturing(stream, status));
 }
-CUDART int cudaStreamGetCaptureInfo(void* handle, int* status, unsigned long long* id, void** graph,
+CUDART int cudaStreamGetCaptureInfo(void* stream, int* status, unsigned long long* id, void** graph,
                                     void* const** dependencies, const void** edge_data,
                                     std::size_t* count) {
-  const Entry entry;
-  const Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *status = !stream->capture ? 0 : stream->capture->invalid ? 2 : 1;
-  if (id != nullptr) *id = stream->capture ? stream->capture->id : 0;
-  if (graph != nullptr) *graph = stream->capture ? stream->capture->graph : nullptr;
-  if (dependencies != nullptr) {
-    *dependencies = reinterpret_cast<void* const*>(stream->last.data());
-  }
   if (edge_data != nullptr) *edge_data = nullptr;
-  if (count != nullptr) *count = stream->last.size();
-  return abi::success;
+  return answer(stream_calls::capture_info(stream, {status, id, graph, dependencies, count}));
 }
 CUDART int cudaStreamUpdateCaptureDependencies(void* handle, void** dependencies, const void*,
                                                std::size_t count, unsigned flags) {
@@ -105,9 +92,7 @@ CUDART int cudaStreamUpdateCaptureDependencies(void* handle, void** dependencies
   return abi::success;
 }
 CUDART int cudaThreadExchangeStreamCaptureMode(int* mode) {
-  thread_local int current = 0;
-  std::swap(current, *mode);
-  return abi::success;
+  return answer(stream_calls::exchange_capture_mode(mode));
 }
 
 // --- graphs --------------------------------------------------------------------------------------
@@ -162,17 +147,9 @@ CUDART int cudaGraphNodeGetType(void* handle, int* type) {
   *type = static_cast<int>(static_cast<const GraphNode*>(handle)->kind);
   return abi::success;
 }
-CUDART int cudaGraphNodeGetDependencies(void* handle, void** dependencies, void*,
+CUDART int cudaGraphNodeGetDependencies(void* node, void** dependencies, void*,
                                         std::size_t* count) {
-  const Entry entry;
-  const auto* node = static_cast<const GraphNode*>(handle);
-  if (dependencies != nullptr) {
-    for (std::size_t i = 0; i < std::min(*count, node->depends_on.size()); ++i) {
-      dependencies[i] = node->depends_on[i];
-    }
-  }
-  *count = node->depends_on.size();
-  return abi::success;
+  return answer(stream_calls::node_dependencies(node, dependencies, count));
 }
 CUDART int cudaGraphAddEmptyNode(void** node, void* graph, void* const* dependencies,
                                  std::size_t count) {

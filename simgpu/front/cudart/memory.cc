@@ -5,6 +5,7 @@
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
 #include "simgpu/process/report.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -13,19 +14,13 @@ namespace {
 
 DeviceAddress address_of(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
 
-// The pinned host memory an address lies in, or nullptr.
-const HostMemory* pinned(const Process& process, const void* pointer) {
-  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  auto host = process.host_memory.upper_bound(at);
-  if (host == process.host_memory.begin()) return nullptr;
-  --host;
-  return at < host->first + host->second.bytes ? &host->second : nullptr;
-}
-
 int allocate(Process& process, void** pointer, std::size_t bytes) {
   if (pointer == nullptr) return answer(abi::invalid_value);
   *pointer = nullptr;
   if (bytes == 0) return abi::success;
+  if (stream_calls::forbidden_while_capturing(process)) {
+    return answer(abi::stream_capture_unsupported);
+  }
   process.memory.ensure_context(Process::current());
   DeviceAddress address = 0;
   const DriverStatus status = process.memory.alloc(Process::current(), bytes, address);
@@ -35,6 +30,9 @@ int allocate(Process& process, void** pointer, std::size_t bytes) {
 
 int release(Process& process, void* pointer) {
   if (pointer == nullptr) return abi::success;
+  if (stream_calls::forbidden_while_capturing(process)) {
+    return answer(abi::stream_capture_unsupported);
+  }
   return answer(process.memory.free(address_of(pointer)));
 }
 
@@ -49,51 +47,15 @@ int allocate_host(void** pointer, std::size_t bytes) {
   return abi::success;
 }
 
-int enqueue_copy(void* target, const void* source, std::size_t bytes, void* handle, bool& unknown) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  Process& process = entry.process;
-  unknown = bytes != 0 && !process.memory.find(address_of(target)) &&
-            process.memory.find(address_of(source)) &&
-            !process.memory.knows(address_of(source), bytes);
-  const auto run = [&process, target, source, bytes] {
-    return copy_any(process, target, source, bytes);
-  };
-  if (stream->capture) {
-    process.streams.submit(*stream, NodeKind::copy, [run] { (void)run(); });
-    return abi::success;
-  }
-  process.streams.submit(*stream, NodeKind::copy, {});
-  return answer(run() ? abi::success : abi::invalid_value);
-}
-
-int copy(void* target, const void* source, std::size_t bytes, void* handle) {
+int copy(void* target, const void* source, std::size_t bytes, void* stream) {
   bool unknown = false;
-  const int error = enqueue_copy(target, source, bytes, handle, unknown);
+  const int error = stream_calls::copy(target, source, bytes, stream, unknown);
   if (unknown) note_unknown_read();
-  return error;
+  return answer(error);
 }
 
-int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t bytes, void* handle) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  if (bytes == 0) return abi::success;
-  Process& process = entry.process;
-  const auto run = [&process, target, value, width, bytes] {
-    if (pinned(process, target) != nullptr) {
-      std::memset(target, static_cast<int>(value), bytes);
-      return true;
-    }
-    return process.memory.fill(address_of(target), value, width, bytes);
-  };
-  if (stream->capture) {
-    process.streams.submit(*stream, NodeKind::fill, [run] { (void)run(); });
-    return abi::success;
-  }
-  process.streams.submit(*stream, NodeKind::fill, {});
-  return answer(run() ? abi::success : abi::invalid_value);
+int fill(void* target, int value, std::size_t bytes, void* stream) {
+  return answer(stream_calls::fill(target, static_cast<std::uint8_t>(value), 1, bytes, stream));
 }
 
 }  // namespace
@@ -167,7 +129,7 @@ CUDART int cudaPointerGetAttributes(abi::PointerAttributes* attributes, const vo
     attributes->devicePointer = const_cast<void*>(pointer);
     return abi::success;
   }
-  if (pinned(entry.process, pointer) != nullptr) {
+  if (entry.process.pinned(pointer) != nullptr) {
     attributes->type = abi::host;
     attributes->device = Process::current();
     attributes->devicePointer = attributes->hostPointer = const_cast<void*>(pointer);
@@ -213,10 +175,10 @@ CUDART int cudaMemcpy2D(void* target, std::size_t target_pitch, const void* sour
                            nullptr);
 }
 CUDART int cudaMemset(void* target, int value, std::size_t bytes) {
-  return fill(target, static_cast<std::uint8_t>(value), 1, bytes, nullptr);
+  return fill(target, value, bytes, nullptr);
 }
 CUDART int cudaMemsetAsync(void* target, int value, std::size_t bytes, void* stream) {
-  return fill(target, static_cast<std::uint8_t>(value), 1, bytes, stream);
+  return fill(target, value, bytes, stream);
 }
 
 // --- variables of the device ---------------------------------------------------------------------

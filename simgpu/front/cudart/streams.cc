@@ -1,24 +1,11 @@
 // Streams, events and what runs on them.
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
 
 namespace {
-
-int make_stream(void** stream, unsigned flags, int priority) {
-  const Entry entry;
-  entry.process.memory.ensure_context(Process::current());
-  *stream = entry.process.streams.create(Process::current(), flags, priority);
-  return abi::success;
-}
-
-int make_event(void** event, unsigned flags) {
-  const Entry entry(DriverCall::event_create);
-  entry.process.memory.ensure_context(Process::current());
-  *event = entry.process.streams.create_event(Process::current(), flags);
-  return abi::success;
-}
 
 Event* event_of(Process& process, void* handle) {
   auto* event = static_cast<Event*>(handle);
@@ -36,22 +23,14 @@ int read_stream(void* handle, T Stream::*field, U* value) {
 
 }  // namespace
 
-CUDART int cudaStreamCreate(void** stream) { return make_stream(stream, 0, 0); }
+CUDART int cudaStreamCreate(void** stream) { return answer(stream_calls::create(stream, 0, 0)); }
 CUDART int cudaStreamCreateWithFlags(void** stream, unsigned flags) {
-  return make_stream(stream, flags, 0);
+  return answer(stream_calls::create(stream, flags, 0));
 }
 CUDART int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
-  return make_stream(stream, flags, priority);
+  return answer(stream_calls::create(stream, flags, priority));
 }
-CUDART int cudaStreamDestroy(void* handle) {
-  const Entry entry;
-  auto* stream = static_cast<Stream*>(handle);
-  if (reinterpret_cast<std::uintptr_t>(handle) <= 2 || !entry.process.streams.known(stream)) {
-    return answer(abi::invalid_resource_handle);
-  }
-  entry.process.streams.destroy(stream);
-  return abi::success;
-}
+CUDART int cudaStreamDestroy(void* stream) { return answer(stream_calls::destroy(stream)); }
 CUDART int cudaStreamGetPriority(void* handle, int* priority) {
   return read_stream(handle, &Stream::priority, priority);
 }
@@ -64,75 +43,28 @@ CUDART int cudaStreamGetId(void* handle, unsigned long long* id) {
 CUDART int cudaStreamGetDevice(void* handle, int* device) {
   return read_stream(handle, &Stream::device, device);
 }
-CUDART int cudaStreamSynchronize(void* handle) {
-  const Entry entry(DriverCall::stream_synchronize);
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  if (stream->capture) {
-    stream->capture->invalid = true;
-    return answer(abi::stream_capture_unsupported);
-  }
-  entry.process.streams.time().synchronize_stream(stream->index);
-  return abi::success;
-}
-CUDART int cudaStreamQuery(void* handle) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  if (stream->capture) {
-    stream->capture->invalid = true;
-    return answer(abi::stream_capture_unsupported);
-  }
-  return answer(entry.process.streams.time().idle(stream->index) ? abi::success : abi::not_ready);
-}
-CUDART int cudaStreamWaitEvent(void* handle, void* event_handle, unsigned) {
-  const Entry entry(DriverCall::stream_wait_event);
-  Stream* stream = stream_of(entry.process, handle);
-  Event* event = event_of(entry.process, event_handle);
-  if (stream == nullptr || event == nullptr) return answer(abi::invalid_resource_handle);
-  return answer(entry.process.streams.wait(*stream, *event) ? abi::success
-                                                            : abi::stream_capture_isolation);
+CUDART int cudaStreamSynchronize(void* stream) { return answer(stream_calls::synchronize(stream)); }
+CUDART int cudaStreamQuery(void* stream) { return answer(stream_calls::query(stream)); }
+CUDART int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
+  return answer(stream_calls::wait_event(stream, event));
 }
 
 // --- events --------------------------------------------------------------------------------------
 
-CUDART int cudaEventCreate(void** event) { return make_event(event, 0); }
+CUDART int cudaEventCreate(void** event) { return answer(stream_calls::create_event(event, 0)); }
 CUDART int cudaEventCreateWithFlags(void** event, unsigned flags) {
-  return make_event(event, flags);
+  return answer(stream_calls::create_event(event, flags));
 }
-CUDART int cudaEventDestroy(void* handle) {
-  const Entry entry(DriverCall::event_destroy);
-  Event* event = event_of(entry.process, handle);
-  if (event == nullptr) return answer(abi::invalid_resource_handle);
-  entry.process.streams.destroy_event(event);
-  return abi::success;
-}
-CUDART int cudaEventRecord(void* handle, void* stream_handle) {
-  const Entry entry(DriverCall::event_record);
-  Event* event = event_of(entry.process, handle);
-  Stream* stream = stream_of(entry.process, stream_handle);
-  if (stream == nullptr || event == nullptr) return answer(abi::invalid_resource_handle);
-  entry.process.streams.record(*event, *stream);
-  return abi::success;
+CUDART int cudaEventDestroy(void* event) { return answer(stream_calls::destroy_event(event)); }
+CUDART int cudaEventRecord(void* event, void* stream) {
+  return answer(stream_calls::record_event(event, stream));
 }
 CUDART int cudaEventRecordWithFlags(void* event, void* stream, unsigned) {
   return cudaEventRecord(event, stream);
 }
-CUDART int cudaEventQuery(void* handle) {
-  const Entry entry(DriverCall::event_query);
-  Event* event = event_of(entry.process, handle);
-  if (event == nullptr) return answer(abi::invalid_resource_handle);
-  if (event->capture) return answer(abi::captured_event);
-  if (!event->recorded) return abi::success;
-  return answer(entry.process.streams.time().query(event->handle) ? abi::success : abi::not_ready);
-}
-CUDART int cudaEventSynchronize(void* handle) {
-  const Entry entry(DriverCall::event_synchronize);
-  Event* event = event_of(entry.process, handle);
-  if (event == nullptr) return answer(abi::invalid_resource_handle);
-  if (event->capture) return answer(abi::captured_event);
-  if (event->recorded) entry.process.streams.time().synchronize_event(event->handle);
-  return abi::success;
+CUDART int cudaEventQuery(void* event) { return answer(stream_calls::query_event(event)); }
+CUDART int cudaEventSynchronize(void* event) {
+  return answer(stream_calls::synchronize_event(event));
 }
 CUDART int cudaEventElapsedTime(float* ms, void* from_handle, void* to_handle) {
   const Entry entry;

@@ -1,0 +1,41 @@
+/* What libgapless_torch-VERSION.so offers beside gapless.h: it puts gapless in the place of
+ * PyTorch's CUDA allocator. To be loaded into a process that has the CUDA build of that version of
+ * torch. */
+#ifndef GAPLESS_TORCH_INSTALL_H
+#define GAPLESS_TORCH_INSTALL_H
+
+/* NOLINTBEGIN(modernize-*): this is C */
+#include <stddef.h>
+
+#include "allocator/gapless.h"
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gapless_torch_result {
+  GAPLESS_TORCH_INSTALLED = 0,
+  GAPLESS_TORCH_WAS_INSTALLED = 1, /* before; nothing changed */
+  GAPLESS_TORCH_REFUSED = 2        /* nothing changed; the message says why */
+} gapless_torch_result;
+
+/* Makes gapless the allocator of all CUDA memory from now on. What was allocated before stays valid
+ * and goes back where it came from. Options are GAPLESS_CONF's. `message` gets up to `room` bytes,
+ * with a terminating 0: a reason, or a note; "" where there is nothing to say. Never throws. */
+gapless_torch_result gapless_torch_install(char* message, size_t room);
+
+/* The version of torch it was built for: "2.11". */
+const char* gapless_torch_version(void);
+
+/* For the functions of gapless.h; NULL where gapless is not installed or CUDA was not used yet. It
+ * must not be destroyed. */
+gapless_allocator* gapless_torch_allocator(void);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
+/* NOLINTEND(modernize-*) */
+
+#endif /* GAPLESS_TORCH_INSTALL_H */

@@ -1,0 +1,76 @@
+#include "torch_plugin/adapter/snapshot.h"
+
+#include <algorithm>
+
+namespace gapless::torch_plugin {
+namespace {
+
+struct Piece {
+  DeviceAddress address;
+  std::uint64_t bytes;
+  std::uint64_t requested_bytes;
+  StreamHandle stream;
+  PoolId pool;
+  bool allocated;
+  bool active;
+  bool in_window;
+};
+
+std::vector<Piece> pieces_of(const HeapReport& report) {
+  using Kind = BlockReport::Kind;
+  std::vector<Piece> pieces;
+  for (const BlockReport& block : report.home) {
+    if (block.kind == Kind::lent) continue;
+    pieces.push_back({block.address, block.bytes, block.requested_bytes, block.stream, block.pool,
+                      block.kind == Kind::live, block.kind != Kind::hole, false});
+  }
+  for (const WindowBlockReport& block : report.window_blocks) {
+    pieces.push_back({block.address, block.bytes, block.requested_bytes, block.stream, block.pool,
+                      !block.held, true, true});
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.address < b.address; });
+  return pieces;
+}
+
+}  // namespace
+
+std::vector<torch_cuda::SegmentInfo> segments_of(
+    const HeapReport& report, const std::function<Context(const void*)>& context_of) {
+  std::vector<torch_cuda::SegmentInfo> segments;
+  const Piece* before = nullptr;
+  const std::vector<Piece> pieces = pieces_of(report);
+  for (const Piece& piece : pieces) {
+    const bool joins = before != nullptr && !piece.in_window && !before->in_window &&
+                       before->pool == piece.pool &&
+                       before->address + before->bytes == piece.address;
+    if (!joins) {
+      torch_cuda::SegmentInfo segment;
+      segment.device = static_cast<c10::DeviceIndex>(report.device);
+      segment.address = piece.address;
+      segment.is_large = true;
+      segment.is_expandable = true;
+      segment.owner_private_pool_id = piece.pool;
+      segments.push_back(std::move(segment));
+    }
+    before = &piece;
+    torch_cuda::SegmentInfo& segment = segments.back();
+    if (segment.stream == nullptr) segment.stream = pointer_of(piece.stream);
+    segment.total_size += piece.bytes;
+    torch_cuda::BlockInfo block;
+    block.size = piece.bytes;
+    block.requested_size = piece.requested_bytes;
+    block.allocated = piece.allocated;
+    block.active = piece.active;
+    if (piece.allocated) {
+      segment.allocated_size += piece.bytes;
+      segment.requested_size += piece.requested_bytes;
+      block.context_when_allocated = context_of(pointer_of(piece.address));
+    }
+    if (piece.active) segment.active_size += piece.bytes;
+    segment.blocks.push_back(std::move(block));
+  }
+  return segments;
+}
+
+}  // namespace gapless::torch_plugin

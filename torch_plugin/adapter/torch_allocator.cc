@@ -1,0 +1,277 @@
+#include "torch_plugin/adapter/torch_allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+
+#include "allocator/c_api.h"
+#include "allocator/driver/cuda_driver.h"
+#include "torch_plugin/adapter/settings.h"
+
+namespace gapless::torch_plugin {
+namespace {
+
+// PyTorch's one_exa_bytes: nobody means that.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1152921504606846976};
+
+// For torch.cuda.caching_allocator_enable(False): straight from the driver.
+void delete_uncached(void* pointer) {
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+  C10_CUDA_CHECK(cudaFree(pointer));
+}
+
+}  // namespace
+
+TorchAllocator*& installed() {
+  static TorchAllocator* allocator = nullptr;
+  return allocator;
+}
+
+void delete_block(void* pointer) { installed()->raw_delete(pointer); }
+
+TorchAllocator::TorchAllocator(const Options& options, CUDAAllocator* previous)
+    : options_(options), previous_(previous) {}
+
+void TorchAllocator::init(int device_count) {
+  const std::scoped_lock lock(mutex_);
+  if (core_ != nullptr) return;
+  std::string error;
+  std::unique_ptr<Driver> driver = CudaDriver::open(error);
+  TORCH_CHECK(driver != nullptr, "gapless: ", error);
+  gapless_allocator* handle = nullptr;
+  TORCH_CHECK(create_over(std::move(driver), options_, &handle) == GAPLESS_OK,
+              "gapless: ", gapless_last_error());
+  Core& core = allocator_of(*handle);
+  TORCH_CHECK(core.devices() >= device_count, "gapless: the driver has ", core.devices(),
+              " devices, PyTorch ", device_count);
+  history_ = std::make_unique<History>(core.devices());
+  sharing_ = std::make_unique<Sharing>(driver_of(*handle));
+  fractions_.assign(static_cast<std::size_t>(core.devices()), settings::memory_fraction());
+  for (const auto& action : at_init_) action(*history_);
+  at_init_.clear();
+  handle_ = handle;
+  core_ = &core;
+  for (DeviceIndex device = 0; device < core.devices(); ++device) prepare(device);
+}
+
+void TorchAllocator::prepare(DeviceIndex device) {
+  apply_limit(device);
+  core_of(device).add_free_memory_callback([] {
+    bool freed = false;
+    for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+      freed = c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute() || freed;
+    }
+    return freed;
+  });
+  core_of(device).set_mapping_observer([this, device](const MappingChange& change) {
+    if (history_->watching()) history_->record_mapping(device, change);
+  });
+}
+
+bool TorchAllocator::initialized() { return core_ != nullptr; }
+
+DeviceCore& TorchAllocator::core_of(DeviceIndex device) {
+  DeviceCore* const found = core_ == nullptr ? nullptr : core_->device(device);
+  TORCH_CHECK(found != nullptr, "Allocator not initialized for device ", device,
+              ": did you call init?");
+  return *found;
+}
+
+DeviceCore* TorchAllocator::find(const void* pointer, DeviceIndex& device, BlockFacts& facts) {
+  for (DeviceIndex i = 0; core_ != nullptr && i < core_->devices(); ++i) {
+    if (const auto found = core_->device(i)->find_block(address_of(pointer))) {
+      device = i;
+      facts = *found;
+      return core_->device(i);
+    }
+  }
+  return nullptr;
+}
+
+// --- allocation ----------------------------------------------------------------------------------
+
+void* TorchAllocator::alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
+  DeviceCore& allocator = core_of(device);
+  void* pointer = nullptr;
+  if (history_->watching()) [[unlikely]] {
+    pointer = alloc_watched(device, bytes, stream);
+  } else {
+    DeviceAddress address = 0;
+    const std::uint64_t rounded = settings::rounded_bytes(bytes);
+    const Status status = allocator.alloc(bytes, handle_of(stream), address, rounded);
+    if (status != Status::ok) [[unlikely]]
+      fail(device, bytes, rounded, stream, status, nullptr);
+    pointer = pointer_of(address);
+  }
+  after_alloc(device, pointer, bytes);
+  return pointer;
+}
+
+void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
+  Context context = history_->gather(torch_cuda::RecordContext::STATE);
+  DeviceAddress address = 0;
+  const std::uint64_t rounded = settings::rounded_bytes(bytes);
+  Status status = Status::ok;
+  {
+    const auto watch = history_->watch(device);
+    history_->set_cause(device, context);
+    status = core_of(device).alloc(bytes, handle_of(stream), address, rounded);
+    history_->set_cause(device, nullptr);
+    if (status == Status::ok) {
+      const auto facts = core_of(device).find_block(address);
+      record(device, TraceEntry::ALLOC, pointer_of(address), bytes, handle_of(stream), facts->pool,
+             context);
+      history_->keep_context(device, pointer_of(address), std::move(context));
+    }
+  }
+  if (status != Status::ok) fail(device, bytes, rounded, stream, status, std::move(context));
+  return pointer_of(address);
+}
+
+void TorchAllocator::after_alloc(DeviceIndex device, void* pointer, std::uint64_t bytes) {
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && bytes != 0) {
+    DeviceCore& allocator = core_of(device);
+    const DeviceStatistics statistics = allocator.statistics();
+    const auto block = allocator.find_block(address_of(pointer));
+    c10::reportMemoryUsageToProfiler(
+        pointer, static_cast<int64_t>(block ? block->bytes : bytes),
+        static_cast<std::size_t>(statistics.allocated_bytes.all.current),
+        static_cast<std::size_t>(statistics.reserved_bytes.all.current),
+        c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  }
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+
+c10::DataPtr TorchAllocator::allocate(size_t bytes) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes,
+                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const c10::Device where(c10::kCUDA, device);
+  if (!caching_) [[unlikely]] {
+    void* pointer = nullptr;
+    if (bytes != 0) C10_CUDA_CHECK(cudaMalloc(&pointer, bytes));
+    if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+      (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+    }
+    return {pointer, pointer, &delete_uncached, where};
+  }
+  void* pointer = nullptr;
+  if (bytes != 0) pointer = alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
+  return {pointer, pointer, &delete_block, where};
+}
+
+c10::DeleterFnPtr TorchAllocator::raw_deleter() const {
+  return caching_ ? &delete_block : &delete_uncached;
+}
+
+void TorchAllocator::copy_data(void* target, const void* source, std::size_t count) const {
+  C10_CUDA_CHECK(cudaMemcpy(target, source, count, cudaMemcpyDeviceToDevice));
+}
+
+void* TorchAllocator::raw_alloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
+}
+
+void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return alloc(device, bytes, stream);
+}
+
+// --- frees ---------------------------------------------------------------------------------------
+
+void TorchAllocator::raw_delete(void* pointer) {
+  if (pointer == nullptr) return;
+  if (core_ == nullptr) return previous_->raw_delete(pointer);
+  if (history_->watching()) [[unlikely]] {
+    if (!free_watched(pointer)) previous_->raw_delete(pointer);
+    return;
+  }
+  const DeviceAddress address = address_of(pointer);
+  sharing_->before_free(address);
+  for (DeviceIndex device = 0; device < core_->devices(); ++device) {
+    DeviceCore& allocator = *core_->device(device);
+    BlockFacts facts;
+    if (allocator.free(address, &facts) != Status::ok) continue;
+    after_free(device, pointer, facts.bytes);
+    return;
+  }
+  previous_->raw_delete(pointer);
+}
+
+bool TorchAllocator::free_watched(void* pointer) {
+  const Context context = history_->gather(torch_cuda::RecordContext::ALL);
+  Context kept;  // goes after the lock
+  const DeviceAddress address = address_of(pointer);
+  for (DeviceIndex device = 0; device < core_->devices(); ++device) {
+    DeviceCore& allocator = *core_->device(device);
+    BlockFacts facts;
+    {
+      const auto watch = history_->watch(device);
+      const auto found = allocator.find_block(address);
+      if (!found) continue;
+      sharing_->before_free(address);
+      kept = history_->take_context(device, pointer);
+      const Context& place = context != nullptr ? context : kept;
+      const auto note = [&](TraceEntry::Action action) {
+        record(device, action, pointer, found->requested_bytes, found->stream, found->pool, place);
+      };
+      note(TraceEntry::FREE_REQUESTED);
+      note(TraceEntry::FREE_COMPLETED);
+      history_->set_cause(device, place);
+      (void)allocator.free(address, &facts);
+      history_->set_cause(device, nullptr);
+    }
+    after_free(device, pointer, facts.bytes);
+    return true;
+  }
+  return false;
+}
+
+void TorchAllocator::after_free(DeviceIndex device, void* pointer, std::uint64_t bytes) {
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+    const DeviceStatistics statistics = core_of(device).statistics();
+    c10::reportMemoryUsageToProfiler(
+        pointer, -static_cast<int64_t>(bytes),
+        static_cast<std::size_t>(statistics.allocated_bytes.all.current),
+        static_cast<std::size_t>(statistics.reserved_bytes.all.current),
+        c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  }
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+
+void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) {
+  // Empty tensors have no memory, and what came through another allocator has its own rules.
+  if (data.get() == nullptr) return;
+  if (data.get_deleter() != &delete_block) {
+    if (data.get_deleter() == previous_->raw_deleter()) previous_->recordStream(data, stream);
+    return;
+  }
+  (void)core_->record_stream(address_of(data.get()), handle_of(stream.stream()));
+}
+
+void TorchAllocator::emptyCache(MempoolId_t /*pool*/) {
+  if (core_ == nullptr) return;
+  const Context context = history_->gather(torch_cuda::RecordContext::ALL);
+  for (DeviceIndex device = 0; device < core_->devices(); ++device) {
+    if (!history_->watching()) {
+      (void)core_->device(device)->trim();
+      continue;
+    }
+    const auto watch = history_->watch(device);
+    history_->set_cause(device, context);
+    (void)core_->device(device)->trim();
+    history_->set_cause(device, nullptr);
+  }
+}
+
+}  // namespace gapless::torch_plugin

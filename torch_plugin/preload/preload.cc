@@ -1,0 +1,101 @@
+// libgapless_preload.so: gapless for any program that uses PyTorch, by LD_PRELOAD.
+//
+//   LD_PRELOAD=libgapless_preload.so python train.py
+//
+//   torch.zeros(1, device="cuda")
+//     torch calls c10::cuda::device_count_ensure_non_zero(), right before it makes its allocator
+//     this library has that name too, and comes first: it loads libgapless_torch-VERSION.so, which
+//     lies beside it, and installs it; then it calls torch's own
+//
+// It knows nothing of torch but that name, and does nothing in programs that never call it: it is
+// in every child of the command it was started with. GAPLESS=0 turns it off.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include "torch_plugin/preload/torch_version.h"
+
+namespace gapless::torch_plugin {
+namespace {
+
+constexpr const char* kEnsureDevices = "_ZN3c104cuda28device_count_ensure_non_zeroEv";
+constexpr const char* kAdapter = "libgapless_torch-";
+
+void say(const std::string& text) { std::fprintf(stderr, "gapless: %s\n", text.c_str()); }
+
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0) return ".";
+  const std::string path = info.dli_fname;
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// "2.11, 2.15": the versions that adapters lie beside this library for.
+std::string versions_in(const std::string& folder) {
+  std::string versions;
+  DIR* const directory = opendir(folder.c_str());
+  if (directory == nullptr) return "none";
+  while (const dirent* const entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name.rfind(kAdapter, 0) != 0) continue;
+    const std::size_t begin = std::strlen(kAdapter);
+    versions += (versions.empty() ? "" : ", ") + name.substr(begin, name.rfind(".so") - begin);
+  }
+  closedir(directory);
+  return versions.empty() ? "none" : versions;
+}
+
+void install() {
+  const char* const switched = std::getenv("GAPLESS");
+  if (switched != nullptr && std::strcmp(switched, "0") == 0) return;
+  const std::string version = loaded_torch_version();
+  if (version.empty()) {
+    say("this torch is too old to tell its version: PyTorch's own allocator is used");
+    return;
+  }
+  const std::string folder = own_folder();
+  const std::string path = folder + "/" + kAdapter + version + ".so";
+  void* const adapter = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (adapter == nullptr) {
+    say("no adapter for torch " + version + " (" + dlerror() +
+        "); there are: " + versions_in(folder) +
+        ". PyTorch's own allocator is used. `python -m gapless build` makes one");
+    return;
+  }
+  using Install = int (*)(char*, std::size_t);
+  const auto function = reinterpret_cast<Install>(dlsym(adapter, "gapless_torch_install"));
+  char message[1024] = "";
+  const int result = function == nullptr ? 2 : function(message, sizeof message);
+  constexpr int kRefused = 2;
+  if (result == kRefused) {
+    say(std::string(message) + ": PyTorch's own allocator is used");
+  } else if (result == 0 && message[0] != '\0') {
+    say(message);
+  }
+}
+
+}  // namespace
+}  // namespace gapless::torch_plugin
+
+/// c10::DeviceIndex c10::cuda::device_count_ensure_non_zero(): torch's name for it, mangled.
+extern "C" __attribute__((visibility("default"))) std::int8_t
+_ZN3c104cuda28device_count_ensure_non_zeroEv() {
+  static std::once_flag once;
+  std::call_once(once, gapless::torch_plugin::install);
+  using EnsureDevices = std::int8_t (*)();
+  void* const torch = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  const auto real = reinterpret_cast<EnsureDevices>(
+      torch == nullptr ? nullptr : dlsym(torch, gapless::torch_plugin::kEnsureDevices));
+  if (real == nullptr) {
+    gapless::torch_plugin::say("libc10_cuda.so has no device_count_ensure_non_zero");
+    std::abort();  // its caller cannot do without an answer
+  }
+  return real();
+}
