@@ -116,6 +116,15 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
   const std::scoped_lock lock(lock_);
   Status status = Status::ok;
   drop_spent();
+  if (!main_.heap.streams().any_capturing()) {
+    // What is free in a pool that nobody uses is everyone's, once the device was waited for.
+    pools_.for_each([&](const PrivatePool& pool) {
+      if (pool.users != 0 || pools_.is_begun(pool.index)) return;
+      if (!pool.captured || driver_.device_synchronize(device_) == DriverStatus::ok) {
+        arena_of(pool.index).heap.open_pool(pool.index);
+      }
+    });
+  }
   for_each_arena([&](Arena& arena) {
     const Status one = arena.heap.trim(keep_bytes);
     if (one != Status::ok) status = one;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs PyTorch's own allocator tests on the simulated GPU, each in a process of its own.
 
-    run.py FOLDER [--module test_cuda] [--list expected.txt] [--jobs 2] [--only WORD] [--json FILE]
+    run.py FOLDER [--module test_cuda] [--list expected.txt] [--except exceptions.txt] [--jobs 2]
+           [--only WORD] [--json FILE]
 
 FOLDER holds the module: test_cuda.py as fetch.sh brings it, or test_newer.py beside this. The interpreter's torch is
 tested, with whatever allocator the environment installs. Without --list every test there is runs;
-with it, those it names must pass: exit status 1 where one does not.
+with it, those it names must pass, but for the exceptions, which must fail: exit status 1 where one
+does otherwise.
 
 Importing test_cuda.py takes seconds and initialises CUDA, so it is imported once and every test is a
 fork. The simulated GPU lives through a fork; PyTorch is told that it does.
@@ -107,21 +109,29 @@ def run_all(tests: dict[str, unittest.TestCase], jobs: int) -> dict[str, tuple[s
     return done
 
 
+def read_list(path: pathlib.Path | None) -> list[str]:
+    """The first word of each line; # begins a comment."""
+    if path is None:
+        return []
+    lines = path.read_text().splitlines()
+    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--module", default="test_cuda")
     parser.add_argument("--all", action="store_true", help="every test there is must pass")
     parser.add_argument("--list", type=pathlib.Path, help="tests that must pass, a line each")
+    parser.add_argument("--except", dest="exceptions", type=pathlib.Path,
+                        help="tests of the list that must not pass, a line each, with the reason")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="tests with that word in their name")
     parser.add_argument("--json", type=pathlib.Path, help="write every outcome there")
     parser.add_argument("-v", "--verbose", action="store_true", help="print why tests failed")
     arguments = parser.parse_args()
-    listed = None
-    if arguments.list:
-        lines = arguments.list.read_text().splitlines()
-        listed = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    listed = read_list(arguments.list) if arguments.list else None
+    exceptions = read_list(arguments.exceptions)
     target = arguments.json.absolute() if arguments.json else None
     tests = import_tests(arguments.folder.absolute(), arguments.module)
     missing = [name for name in listed or [] if name not in tests]
@@ -131,18 +141,22 @@ def main() -> int:
     if target:
         target.write_text(json.dumps({name: {"outcome": o, "reason": r} for name, (o, r) in sorted(done.items())},
                                      indent=1))
-    failed = [name for name, (outcome, _) in done.items() if outcome != "passed"]
+    failed = [name for name, (outcome, _) in done.items() if outcome != "passed" and name not in exceptions]
+    surprises = [name for name, (outcome, _) in done.items() if outcome == "passed" and name in exceptions]
     for name in sorted(missing):
         print(f"MISSING {name}")
+    for name in sorted(surprises):
+        print(f"PASSED {name}, which is listed as an exception")
     for name in sorted(failed) if listed is not None or arguments.all or arguments.verbose else []:
         outcome, reason = done[name]
         lines = reason.strip().splitlines()
         print(f"{outcome.upper()} {name}: {lines[-1] if lines else ''}")
         if arguments.verbose:
             print(reason)
-    counts = {o: sum(1 for outcome, _ in done.values() if outcome == o) for o in ("passed", "failed", "skipped")}
-    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    return 1 if (listed is not None or arguments.all) and (failed or missing) else 0
+    outcomes = ["excepted" if name in exceptions and outcome != "passed" else outcome
+                for name, (outcome, _) in done.items()]
+    print(", ".join(f"{outcomes.count(o)} {o}" for o in ("passed", "failed", "skipped", "excepted")))
+    return 1 if (listed is not None or arguments.all) and (failed or missing or surprises) else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ import unittest
 import torch
 
 MIB = 1 << 20
+# Where PyTorch's own way is one of several, its figures are asked of it alone.
+torch.cuda.init()  # an allocator that is preloaded comes with it
+NATIVE = torch.cuda.get_allocator_backend() == "native"
 
 
 def tensor(mebibytes: float, **options) -> torch.Tensor:
@@ -243,7 +246,10 @@ class TestGraphs(Newer):
                 tensor(32)
             graph.capture_end()
         reserved = sum(s["total_size"] for s in segments(pool))
-        self.assertEqual(reserved, streams * 32 * MIB)
+        if NATIVE:
+            self.assertEqual(reserved, streams * 32 * MIB)
+        else:  # one stream's memory may be another's, where the graph's order allows it
+            self.assertLessEqual(reserved, streams * 32 * MIB)
 
     def test_graph_capture_reclaim_2_streams(self):
         self.check_reclaim(2)
@@ -494,7 +500,8 @@ void give(void* pointer, ptrdiff_t size, int device, void* stream) {
         rest = self.fill()
         kept = tensor(100)  # nowhere else
         owners = {b["address"]: s["segment_pool_id"] for s in segments() for b in s["blocks"]}
-        self.assertEqual(owners[kept.data_ptr()], pool.id)
+        if NATIVE:  # the others let the pool's memory go
+            self.assertEqual(owners[kept.data_ptr()], pool.id)
         del rest
 
     def test_mempool_not_used_on_oom_by_default(self):
@@ -522,7 +529,10 @@ void give(void* pointer, ptrdiff_t size, int device, void* stream) {
         pool = torch.cuda.MemPool(no_split=True)
         with torch.cuda.use_mem_pool(pool):
             tensor(200)
-            kept = tensor(100)
+            kept, other = tensor(100), tensor(3)
+        if not NATIVE:  # of several tensors none shares a page with another
+            self.assertEqual([t.data_ptr() % (2 * MIB) for t in (kept, other)], [0, 0])
+            return
         blocks = [b for s in segments(pool.id) for b in s["blocks"] if b["address"] == kept.data_ptr()]
         self.assertEqual(blocks[0]["size"], 200 * MIB)
 

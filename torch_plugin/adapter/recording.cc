@@ -90,6 +90,7 @@ torch_cuda::SnapshotInfo TorchAllocator::snapshot(MempoolId_t pool, bool include
   torch_cuda::SnapshotInfo info;
   info.config_metadata = settings::for_snapshot();
   if (core_ == nullptr) return info;
+  if (include_traces) info.device_traces = history_->entries();  // without the one of this call
   for (DeviceIndex device = 0; device < core_->devices(); ++device) {
     const auto watch = history_->watch(device);
     const HeapReport report = core_->device(device)->report();
@@ -108,7 +109,6 @@ torch_cuda::SnapshotInfo TorchAllocator::snapshot(MempoolId_t pool, bool include
     info.segments.insert(info.segments.end(), std::make_move_iterator(others.begin()),
                          std::make_move_iterator(others.end()));
   }
-  if (include_traces) info.device_traces = history_->entries();
   info.external_annotations = history_->annotations();
   return info;
 }

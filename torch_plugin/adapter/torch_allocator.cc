@@ -1,5 +1,7 @@
 #include "torch_plugin/adapter/torch_allocator.h"
 
+#include <cstdlib>
+
 #include <c10/core/impl/GPUTrace.h>
 
 #include "allocator/c_api.h"
@@ -12,12 +14,15 @@ namespace {
 // PyTorch's one_exa_bytes: nobody means that.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1152921504606846976};
 
-// For torch.cuda.caching_allocator_enable(False): straight from the driver.
-void delete_uncached(void* pointer) {
+void trace_allocation(const void* pointer) {
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+void trace_deallocation(const void* pointer) {
   if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
   }
-  C10_CUDA_CHECK(cudaFree(pointer));
 }
 
 }  // namespace
@@ -30,7 +35,9 @@ TorchAllocator*& installed() {
 void delete_block(void* pointer) { installed()->raw_delete(pointer); }
 
 TorchAllocator::TorchAllocator(const Options& options, CUDAAllocator* previous)
-    : options_(options), previous_(previous) {}
+    : options_(options),
+      previous_(previous),
+      caching_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {}
 
 void TorchAllocator::init(int device_count) {
   const std::scoped_lock lock(mutex_);
@@ -139,9 +146,7 @@ void TorchAllocator::after_alloc(DeviceIndex device, void* pointer, std::uint64_
         static_cast<std::size_t>(statistics.reserved_bytes.all.current),
         c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   }
-  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
-  }
+  trace_allocation(pointer);
 }
 
 c10::DataPtr TorchAllocator::allocate(size_t bytes) {
@@ -151,21 +156,15 @@ c10::DataPtr TorchAllocator::allocate(size_t bytes) {
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   const c10::Device where(c10::kCUDA, device);
   if (!caching_) [[unlikely]] {
-    void* pointer = nullptr;
-    if (bytes != 0) C10_CUDA_CHECK(cudaMalloc(&pointer, bytes));
-    if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-      (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
-    }
-    return {pointer, pointer, &delete_uncached, where};
+    void* const pointer = alloc_uncached(bytes);
+    return {pointer, pointer, &delete_block, where};
   }
   void* pointer = nullptr;
   if (bytes != 0) pointer = alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
   return {pointer, pointer, &delete_block, where};
 }
 
-c10::DeleterFnPtr TorchAllocator::raw_deleter() const {
-  return caching_ ? &delete_block : &delete_uncached;
-}
+c10::DeleterFnPtr TorchAllocator::raw_deleter() const { return &delete_block; }
 
 void TorchAllocator::copy_data(void* target, const void* source, std::size_t count) const {
   C10_CUDA_CHECK(cudaMemcpy(target, source, count, cudaMemcpyDeviceToDevice));
@@ -173,6 +172,8 @@ void TorchAllocator::copy_data(void* target, const void* source, std::size_t cou
 
 void* TorchAllocator::raw_alloc(size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (!caching_) [[unlikely]]
+    return alloc_uncached(bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   return alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
@@ -180,6 +181,8 @@ void* TorchAllocator::raw_alloc(size_t bytes) {
 
 void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return nullptr;
+  if (!caching_) [[unlikely]]
+    return alloc_uncached(bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   return alloc(device, bytes, stream);
@@ -189,9 +192,9 @@ void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
 
 void TorchAllocator::raw_delete(void* pointer) {
   if (pointer == nullptr) return;
-  if (core_ == nullptr) return previous_->raw_delete(pointer);
+  if (core_ == nullptr) return free_elsewhere(pointer);
   if (history_->watching()) [[unlikely]] {
-    if (!free_watched(pointer)) previous_->raw_delete(pointer);
+    if (!free_watched(pointer)) free_elsewhere(pointer);
     return;
   }
   const DeviceAddress address = address_of(pointer);
@@ -203,7 +206,7 @@ void TorchAllocator::raw_delete(void* pointer) {
     after_free(device, pointer, facts.bytes);
     return;
   }
-  previous_->raw_delete(pointer);
+  free_elsewhere(pointer);
 }
 
 bool TorchAllocator::free_watched(void* pointer) {
@@ -244,9 +247,33 @@ void TorchAllocator::after_free(DeviceIndex device, void* pointer, std::uint64_t
         static_cast<std::size_t>(statistics.reserved_bytes.all.current),
         c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   }
-  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  trace_deallocation(pointer);
+}
+
+// --- without caching -----------------------------------------------------------------------------
+
+void* TorchAllocator::alloc_uncached(std::uint64_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* pointer = nullptr;
+  C10_CUDA_CHECK(cudaMalloc(&pointer, bytes));
+  trace_allocation(pointer);
+  const std::scoped_lock lock(mutex_);
+  uncached_.insert(pointer);
+  return pointer;
+}
+
+bool TorchAllocator::free_uncached(void* pointer) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (uncached_.erase(pointer) == 0) return false;
   }
+  trace_deallocation(pointer);
+  C10_CUDA_CHECK(cudaFree(pointer));
+  return true;
+}
+
+void TorchAllocator::free_elsewhere(void* pointer) {
+  if (!free_uncached(pointer)) previous_->raw_delete(pointer);
 }
 
 void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) {

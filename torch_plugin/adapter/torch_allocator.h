@@ -121,6 +121,11 @@ class TorchAllocator final : public CUDAAllocator {
   void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
   void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
   bool free_watched(void* pointer);
+  /// Straight from the driver, where caching is turned off, and back.
+  void* alloc_uncached(std::uint64_t bytes);
+  bool free_uncached(void* pointer);
+  /// What is no block of gapless's.
+  void free_elsewhere(void* pointer);
   void after_alloc(DeviceIndex device, void* pointer, std::uint64_t bytes);
   void after_free(DeviceIndex device, void* pointer, std::uint64_t bytes);
   /// Throws what PyTorch throws: c10::OutOfMemoryError, or an error of the driver.
@@ -140,10 +145,11 @@ class TorchAllocator final : public CUDAAllocator {
   std::unique_ptr<History> history_;
   std::unique_ptr<Sharing> sharing_;
   std::vector<double> fractions_;  // of each device's memory that may be reserved
-  bool caching_ = true;            // torch.cuda.caching_allocator_enable
+  bool caching_;                   // torch.cuda.caching_allocator_enable
   std::mutex mutex_;               // of what follows
   std::vector<std::function<void(History&)>> at_init_;
   std::vector<torch_cuda::OutOfMemoryObserver> out_of_memory_observers_;
+  std::unordered_set<void*> uncached_;
   std::set<std::pair<int, int>> peers_;  // which device may touch which other's memory
 };
 
