@@ -1,37 +1,15 @@
 #include "allocator/c_api.h"
 
-#include <cstring>
-#include <exception>
-#include <map>
-#include <mutex>
-#include <new>
-#include <utility>
 #include <vector>
 
-#include "allocator/base/error.h"
-#include "allocator/device/allocator.h"
+#include "allocator/c_api_guard.h"
 #include "allocator/driver/cuda_driver.h"
-#include "allocator/report/memory_state.h"
-#include "allocator/trace/load.h"
 
-struct gapless_allocator {
-  std::unique_ptr<gapless::Driver> driver;
-  std::unique_ptr<gapless::Allocator> devices;
-  // Blocks of other processes, by address.
-  std::mutex imports_lock;
-  std::map<gapless::DeviceAddress, std::unique_ptr<gapless::ImportedBlock>> imports;
-};
+namespace gapless::c_api {
 
-namespace {
-
-using gapless::DeviceAllocator;
-using gapless::Status;
-
-thread_local std::string last_error;
-
-gapless_status fail(gapless_status status, std::string text) {
-  last_error = std::move(text);
-  return status;
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
 }
 
 gapless_status code_of(Status status) {
@@ -48,41 +26,13 @@ gapless_status code_of(Status status) {
   return GAPLESS_INTERNAL_ERROR;
 }
 
-// Runs `body`, and turns whatever it throws into a status: nothing crosses the boundary.
-template <class F>
-gapless_status guarded(F&& body) noexcept {
-  try {
-    last_error.clear();
-    return body();
-  } catch (const gapless::InputError& error) {
-    return fail(GAPLESS_INVALID_ARGUMENT, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(GAPLESS_INTERNAL_ERROR, {});
-  } catch (const std::exception& error) {
-    try {
-      return fail(GAPLESS_INTERNAL_ERROR, error.what());
-    } catch (...) {
-      return GAPLESS_INTERNAL_ERROR;
-    }
-  } catch (...) {
-    return GAPLESS_INTERNAL_ERROR;
-  }
-}
+}  // namespace gapless::c_api
 
-// Runs body(device allocator), or says what is wrong with the arguments.
-template <class F>
-gapless_status on_device(const gapless_allocator* allocator, int32_t device, F&& body) noexcept {
-  return guarded([&]() -> gapless_status {
-    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
-    DeviceAllocator* found = allocator->devices->device(device);
-    if (found == nullptr) {
-      return fail(GAPLESS_INVALID_ARGUMENT, "there is no device " + std::to_string(device) +
-                                                "; there are " +
-                                                std::to_string(allocator->devices->devices()));
-    }
-    return body(*found);
-  });
-}
+namespace {
+
+using namespace gapless::c_api;
+using gapless::DeviceAllocator;
+using gapless::Status;
 
 // Runs act(device allocator) on the one that has the block: the first that does not say
 // invalid_argument.
@@ -101,19 +51,14 @@ gapless_status on_owner(const gapless_allocator* allocator, const void* memory, 
   });
 }
 
-gapless_stat c_stat(const gapless::Stat& stat) {
-  return {stat.current, stat.peak, stat.allocated, stat.freed};
-}
-gapless_pool_stat c_stat(const gapless::PoolStat& stat) {
-  return {c_stat(stat.all), c_stat(stat.small_pool), c_stat(stat.large_pool)};
-}
-
 }  // namespace
 
 namespace gapless {
 
 Allocator& allocator_of(const gapless_allocator& allocator) { return *allocator.devices; }
 Driver& driver_of(const gapless_allocator& allocator) { return *allocator.driver; }
+
+using c_api::fail;
 
 gapless_status create_over(std::unique_ptr<Driver> driver, const Options& options,
                            gapless_allocator** allocator) {
@@ -292,15 +237,11 @@ gapless_status gapless_share(gapless_allocator* allocator, void* memory, void* m
       });
   if (status != GAPLESS_OK) return status;
   return guarded([&]() -> gapless_status {
-    const std::string text = to_message(shared);
-    const size_t room = std::exchange(*size, text.size());
-    if (message != nullptr && room >= text.size()) {
-      std::memcpy(message, text.data(), text.size());
-      return GAPLESS_OK;
-    }
+    const gapless_status given = give(to_message(shared), message, size);
+    if (given == GAPLESS_OK) return given;
+    const std::string why = last_error();
     (void)gapless_unshare(allocator, memory);
-    return fail(GAPLESS_INVALID_ARGUMENT,
-                "the message takes " + std::to_string(text.size()) + " bytes");
+    return fail(given, why);
   });
 }
 
@@ -362,46 +303,6 @@ gapless_status gapless_wake(gapless_allocator* allocator, int32_t device, uint64
   });
 }
 
-gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
-                             gapless_statistics* statistics) {
-  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
-    if (statistics == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
-    const gapless::DeviceStatistics from = found.statistics();
-    *statistics = {c_stat(from.allocation),
-                   c_stat(from.segment),
-                   c_stat(from.active),
-                   c_stat(from.inactive_split),
-                   c_stat(from.allocated_bytes),
-                   c_stat(from.reserved_bytes),
-                   c_stat(from.active_bytes),
-                   c_stat(from.inactive_split_bytes),
-                   c_stat(from.requested_bytes),
-                   c_stat(from.oversize_allocations),
-                   c_stat(from.oversize_segments),
-                   from.num_alloc_retries,
-                   from.num_ooms,
-                   from.num_sync_all_streams,
-                   from.num_device_alloc,
-                   from.num_device_free,
-                   from.max_split_size};
-    return GAPLESS_OK;
-  });
-}
-
-gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device) {
-  return on_device(allocator, device, [&](DeviceAllocator& found) {
-    found.reset_peak_statistics();
-    return GAPLESS_OK;
-  });
-}
-
-gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int32_t device) {
-  return on_device(allocator, device, [&](DeviceAllocator& found) {
-    found.reset_accumulated_statistics();
-    return GAPLESS_OK;
-  });
-}
-
 gapless_status gapless_trim(gapless_allocator* allocator, int32_t device, size_t keep_bytes) {
   return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
     const Status status = found.trim(keep_bytes);
@@ -417,21 +318,6 @@ gapless_status gapless_set_limit(gapless_allocator* allocator, int32_t device, s
   });
 }
 
-gapless_status gapless_dump(const gapless_allocator* allocator, const char* path) {
-  return guarded([&]() -> gapless_status {
-    if (allocator == nullptr || path == nullptr) {
-      return fail(GAPLESS_INVALID_ARGUMENT, "the allocator or the path is null");
-    }
-    std::vector<gapless::HeapReport> reports;
-    reports.reserve(static_cast<std::size_t>(allocator->devices->devices()));
-    for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
-      reports.push_back(allocator->devices->device(i)->report());
-    }
-    gapless::write_file(path, gapless::write_dump(reports));
-    return GAPLESS_OK;
-  });
-}
-
-const char* gapless_last_error(void) { return last_error.c_str(); }
+const char* gapless_last_error(void) { return last_error().c_str(); }
 
 }  // extern "C"

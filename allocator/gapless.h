@@ -158,6 +158,15 @@ gapless_status gapless_set_limit(gapless_allocator* allocator, int32_t device, s
 /* Writes the state of every device as JSON to the file, for `gapless inspect`. */
 gapless_status gapless_dump(const gapless_allocator* allocator, const char* path);
 
+/* The same text; why the device's last request that failed did, as things are now
+ * (GAPLESS_INVALID_ARGUMENT where none did); and the options of GAPLESS_CONF with their defaults.
+ * Each writes up to *size bytes of JSON, without a terminating 0, and sets *size to how many there
+ * are; where there was less room it is GAPLESS_INVALID_ARGUMENT. */
+gapless_status gapless_describe(const gapless_allocator* allocator, void* json, size_t* size);
+gapless_status gapless_explain(const gapless_allocator* allocator, int32_t device, void* json,
+                               size_t* size);
+gapless_status gapless_config(void* json, size_t* size);
+
 /* Why the last call of this thread failed, in words; "" where none did. The text lives until the
  * thread's next call. */
 const char* gapless_last_error(void);

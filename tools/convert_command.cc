@@ -5,6 +5,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 #include "tools/commands.h"

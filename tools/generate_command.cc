@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 #include "bench/replay/synthetic.h"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 
@@ -12,85 +13,6 @@ namespace gapless {
 namespace {
 
 using nlohmann::json;
-
-json to_json(const Stat& stat) {
-  return {{"current", stat.current},
-          {"peak", stat.peak},
-          {"allocated", stat.allocated},
-          {"freed", stat.freed}};
-}
-
-json to_json(const PoolStat& stat) {
-  return {{"all", to_json(stat.all)},
-          {"small_pool", to_json(stat.small_pool)},
-          {"large_pool", to_json(stat.large_pool)}};
-}
-
-json to_json(const DeviceStatistics& statistics) {
-  return {{"allocation", to_json(statistics.allocation)},
-          {"segment", to_json(statistics.segment)},
-          {"active", to_json(statistics.active)},
-          {"inactive_split", to_json(statistics.inactive_split)},
-          {"allocated_bytes", to_json(statistics.allocated_bytes)},
-          {"reserved_bytes", to_json(statistics.reserved_bytes)},
-          {"active_bytes", to_json(statistics.active_bytes)},
-          {"inactive_split_bytes", to_json(statistics.inactive_split_bytes)},
-          {"requested_bytes", to_json(statistics.requested_bytes)},
-          {"num_alloc_retries", statistics.num_alloc_retries},
-          {"num_ooms", statistics.num_ooms},
-          {"num_sync_all_streams", statistics.num_sync_all_streams},
-          {"num_device_alloc", statistics.num_device_alloc},
-          {"num_device_free", statistics.num_device_free}};
-}
-
-const char* name_of(BlockReport::Kind kind) {
-  switch (kind) {
-    case BlockReport::Kind::live:
-      return "live";
-    case BlockReport::Kind::hole:
-      return "hole";
-    case BlockReport::Kind::lent:
-      return "lent";
-    case BlockReport::Kind::held:
-      return "held";
-  }
-  return "?";
-}
-
-json to_json(const HeapReport& report) {
-  json home = json::array();
-  for (const BlockReport& block : report.home) {
-    json entry = {{"kind", name_of(block.kind)},
-                  {"address", block.address},
-                  {"bytes", block.bytes},
-                  {"stream", block.stream},
-                  {"pool", {block.pool.first, block.pool.second}},
-                  {"on_host", block.spilled}};
-    if (block.kind == BlockReport::Kind::live) entry["requested_bytes"] = block.requested_bytes;
-    home.push_back(std::move(entry));
-  }
-  json window_blocks = json::array();
-  for (const WindowBlockReport& block : report.window_blocks) {
-    window_blocks.push_back({{"address", block.address},
-                             {"bytes", block.bytes},
-                             {"requested_bytes", block.requested_bytes},
-                             {"stream", block.stream},
-                             {"pool", {block.pool.first, block.pool.second}},
-                             {"held", block.held}});
-  }
-  return {{"device", report.device},
-          {"device_name", report.device_name},
-          {"total_bytes", report.total_bytes},
-          {"limit_bytes", report.limit_bytes},
-          {"page_bytes", report.page_bytes},
-          {"statistics", to_json(report.statistics)},
-          {"home", std::move(home)},
-          {"window_blocks", std::move(window_blocks)},
-          {"windows", report.windows},
-          {"window_mapped_bytes", report.window_mapped_bytes},
-          {"free_page_bytes", report.free_page_bytes},
-          {"spilled_bytes", report.spill.bytes}};
-}
 
 StateBlock::Kind kind_of(const std::string& name, const std::string& file) {
   if (name == "live") return StateBlock::Kind::live;
@@ -180,12 +102,6 @@ MemoryState state_of(const Snapshot& snapshot) {
     state.segments.push_back(std::move(segment));
   }
   return state;
-}
-
-std::string write_dump(const std::vector<HeapReport>& reports) {
-  json devices = json::array();
-  for (const HeapReport& report : reports) devices.push_back(to_json(report));
-  return json{{"gapless_dump", 1}, {"devices", std::move(devices)}}.dump(1);
 }
 
 MemoryState read_dump(const std::string& text, const std::string& name) {

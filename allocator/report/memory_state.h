@@ -51,9 +51,7 @@ struct MemoryState {
 
 MemoryState state_of(const Snapshot& snapshot);
 
-/// The dump of one or more devices, as JSON text: everything a HeapReport holds.
-std::string write_dump(const std::vector<HeapReport>& reports);
-/// Reads what write_dump wrote. Throws InputError; `name` stands in errors.
+/// Reads what write_dump (dump.h) wrote. Throws InputError; `name` stands in errors.
 MemoryState read_dump(const std::string& text, const std::string& name);
 
 /// A PyTorch snapshot or a gapless dump, told apart by its first bytes. Throws InputError.

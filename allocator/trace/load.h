@@ -9,11 +9,6 @@
 
 namespace gapless {
 
-/// The file's bytes. Throws InputError where it cannot be read.
-std::string read_file(const std::string& path);
-/// Writes all or nothing: to a file beside it, then renamed. Throws InputError.
-void write_file(const std::string& path, const std::string& bytes);
-
 /// The traces of a PyTorch snapshot or of a compact trace, one per device. Throws InputError; also
 /// where the file holds no events.
 std::vector<Trace> load_traces(const std::string& path);

@@ -8,6 +8,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/report/fragmentation.h"
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/compact_format.h"

@@ -1,0 +1,111 @@
+// The C API: statistics, and reports as JSON.
+#include <vector>
+
+#include "allocator/base/files.h"
+#include "allocator/c_api_guard.h"
+#include "allocator/report/dump.h"
+#include "allocator/report/out_of_memory.h"
+
+namespace {
+
+using namespace gapless::c_api;
+using gapless::DeviceAllocator;
+
+gapless_stat c_stat(const gapless::Stat& stat) {
+  return {stat.current, stat.peak, stat.allocated, stat.freed};
+}
+gapless_pool_stat c_stat(const gapless::PoolStat& stat) {
+  return {c_stat(stat.all), c_stat(stat.small_pool), c_stat(stat.large_pool)};
+}
+
+std::string dump_of(const gapless_allocator& allocator) {
+  std::vector<gapless::HeapReport> reports;
+  reports.reserve(static_cast<std::size_t>(allocator.devices->devices()));
+  for (std::int32_t i = 0; i < allocator.devices->devices(); ++i) {
+    reports.push_back(allocator.devices->device(i)->report());
+  }
+  return gapless::write_dump(reports);
+}
+
+}  // namespace
+
+extern "C" {
+
+gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
+                             gapless_statistics* statistics) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    if (statistics == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
+    const gapless::DeviceStatistics from = found.statistics();
+    *statistics = {c_stat(from.allocation),
+                   c_stat(from.segment),
+                   c_stat(from.active),
+                   c_stat(from.inactive_split),
+                   c_stat(from.allocated_bytes),
+                   c_stat(from.reserved_bytes),
+                   c_stat(from.active_bytes),
+                   c_stat(from.inactive_split_bytes),
+                   c_stat(from.requested_bytes),
+                   c_stat(from.oversize_allocations),
+                   c_stat(from.oversize_segments),
+                   from.num_alloc_retries,
+                   from.num_ooms,
+                   from.num_sync_all_streams,
+                   from.num_device_alloc,
+                   from.num_device_free,
+                   from.max_split_size};
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) {
+    found.reset_peak_statistics();
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int32_t device) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) {
+    found.reset_accumulated_statistics();
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_dump(const gapless_allocator* allocator, const char* path) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr || path == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "the allocator or the path is null");
+    }
+    gapless::write_file(path, dump_of(*allocator));
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_describe(const gapless_allocator* allocator, void* json, size_t* size) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    return give(dump_of(*allocator), json, size);
+  });
+}
+
+gapless_status gapless_explain(const gapless_allocator* allocator, int32_t device, void* json,
+                               size_t* size) {
+  return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
+    const gapless::FailedRequest request = found.last_failed_request();
+    if (request.bytes == 0) return fail(GAPLESS_INVALID_ARGUMENT, "no request has failed");
+    gapless::MemInfo info;
+    const gapless::DriverStatus status = allocator->driver->mem_info(device, info);
+    if (status != gapless::DriverStatus::ok) {
+      return fail(GAPLESS_DRIVER_ERROR, std::string("the driver failed with ") + to_string(status));
+    }
+    return give(to_json(explain(found.report(), request, info.free_bytes)), json, size);
+  });
+}
+
+gapless_status gapless_config(void* json, size_t* size) {
+  return guarded([&]() -> gapless_status {
+    return give(gapless::write_options(gapless::options_from_environment()), json, size);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,202 @@
+"""gapless: a CUDA caching allocator for PyTorch that leaves no gap between the memory it reserves and
+the memory it hands out.
+
+    import gapless
+    gapless.install()        # before or after CUDA is used; every torch.cuda.memory function answers
+
+or, without a line of code:
+
+    python -m gapless train.py                  GAPLESS=1 python train.py (where gapless is installed)
+    gapless run -- torchrun train.py            LD_PRELOAD=.../libgapless_preload.so python train.py
+
+Options are those of GAPLESS_CONF="key:value,...": gapless.config() lists them.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Union
+
+from ._library import GaplessError, Library, adapter_for_loaded_torch
+from ._report import Report
+
+__all__ = ["GaplessError", "Report", "config", "install", "is_installed", "memory_stats", "report", "sleep",
+           "snapshot", "trace", "trim", "wake"]
+__version__ = "0.1.0"
+
+Options = Union[str, Mapping[str, Any], None]
+_library: Library | None = None
+
+
+def _conf(options: Options) -> str | None:
+    if options is None or isinstance(options, str):
+        return options
+    texts = {True: "true", False: "false"}
+    return ",".join(f"{key}:{texts.get(value, value) if isinstance(value, bool) else value}"
+                    for key, value in options.items())
+
+
+def install(options: Options = None) -> bool:
+    """Puts gapless in the place of PyTorch's CUDA allocator, for the rest of the process.
+
+    Tensors that exist stay valid, and their memory goes back to the allocator it came from. Processes
+    started from this one use gapless too, where the package is installed (they inherit GAPLESS=1).
+
+    options: as GAPLESS_CONF, {"limit": "14GiB"} or "limit:14GiB"; instead of that variable.
+    Returns True, or False (and warns) where gapless was installed already.
+    Raises GaplessError, and changes nothing, where torch is not there, has no CUDA, or is of a version
+    that no adapter can be had for.
+    """
+    global _library
+    if _library is not None:
+        warnings.warn("gapless is installed already", stacklevel=2)
+        return False
+    library = adapter_for_loaded_torch()
+    before = os.environ.get("GAPLESS_CONF")
+    if (conf := _conf(options)) is not None:
+        os.environ["GAPLESS_CONF"] = conf
+    try:
+        fresh, note = library.install()
+    except GaplessError:
+        if before is None:
+            os.environ.pop("GAPLESS_CONF", None)
+        else:
+            os.environ["GAPLESS_CONF"] = before
+        raise
+    _library = library
+    os.environ.setdefault("GAPLESS", "1")
+    if note:
+        warnings.warn(note, stacklevel=2)
+    return fresh
+
+
+def is_installed() -> bool:
+    """Whether gapless serves this process's CUDA memory (from the first use of CUDA on, where it came by
+    LD_PRELOAD)."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.version.cuda is not None and torch.cuda.get_allocator_backend() == "gapless"
+
+
+def _installed() -> Library:
+    """The adapter in use, however it came into the process; raises GaplessError."""
+    global _library
+    if _library is None:
+        if not is_installed():
+            raise GaplessError("gapless is not installed in this process: gapless.install()")
+        _library = adapter_for_loaded_torch()
+    return _library
+
+
+def _device(device: Any) -> int:
+    import torch
+    return torch.cuda._utils._get_device_index(device, optional=True)
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """What torch.cuda.memory_stats() has, and gapless's own counters ("gapless.windows_made", ...)."""
+    import torch
+    stats = dict(torch.cuda.memory_stats(device))
+    described = _installed().describe()["devices"][_device(device)]
+    stats.update({f"gapless.{name}": value for name, value in described["counters"].items()})
+    for name in ("windows", "window_mapped_bytes", "free_page_bytes", "page_bytes"):
+        stats[f"gapless.{name}"] = described[name]
+    return stats
+
+
+def report(device: Any = None) -> Report:
+    """How the device's memory is used now: str() for people, .as_dict() for programs, rich in notebooks.
+    After a request has failed it also tells why, and what would have made it fit."""
+    index = _device(device)
+    library = _installed()
+    return Report(library.describe()["devices"][index], library.explain(index))
+
+
+def snapshot(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """torch.cuda.memory._snapshot(); where a path is given it is written there too, for
+    pytorch.org/memory_viz, `gapless inspect` and, with history, `gapless replay`."""
+    import pickle
+
+    import torch
+    taken = torch.cuda.memory._snapshot()
+    if path is not None:
+        with open(path, "wb") as file:
+            pickle.dump(taken, file, protocol=4)  # the newest that memory_viz reads
+    return taken
+
+
+@contextlib.contextmanager
+def trace(path: str | os.PathLike[str] | None = None, *, max_entries: int = sys.maxsize, frames: bool = True,
+          ) -> Iterator[list[list[dict[str, Any]]]]:
+    """Records every allocation and free inside the `with`.
+
+        with gapless.trace("step.pickle") as events:
+            train_step()
+        events[0]   # of device 0, filled at the end; the file is for `gapless replay` and memory_viz
+
+    frames: with stack traces, which cost time.
+    """
+    import torch
+    events: list[list[dict[str, Any]]] = []
+    context = "all" if frames else None
+    torch.cuda.memory._record_memory_history("all", context=context, max_entries=max_entries, clear_history=True)
+    try:
+        yield events
+    finally:
+        events.extend(snapshot(path)["device_traces"])
+        torch.cuda.memory._record_memory_history(None)
+
+
+def trim(device: Any = None, keep_bytes: int = 0) -> int:
+    """Gives free memory back to the device until at most keep_bytes are reserved. Waits for the device.
+    Returns the bytes that were given back."""
+    import torch
+    index = _device(device)
+    before = torch.cuda.memory_reserved(index)
+    _installed().trim(index, keep_bytes)
+    return before - torch.cuda.memory_reserved(index)
+
+
+def _pool_id(pool: Any) -> tuple[int, int]:
+    first, second = getattr(pool, "id", pool)
+    return int(first), int(second)
+
+
+def sleep(pool: Any, *, device: Any = None, save: bool = True) -> None:
+    """Gives the memory of a pool (a torch.cuda.MemPool, or its id) back to the device; its tensors keep
+    their addresses, and must not be used until wake(). save: their contents are kept in host memory,
+    else lost. Waits for the device."""
+    _installed().sleep(_device(device), _pool_id(pool), save)
+
+
+def wake(pool: Any, *, device: Any = None) -> None:
+    """Brings the pool's memory back, with what was saved. Raises torch.OutOfMemoryError where the device
+    has not that much now: the pool stays asleep, and wake() can be tried again."""
+    _installed().wake(_device(device), _pool_id(pool))
+
+
+def config() -> dict[str, dict[str, str]]:
+    """Every option: its value now, its default and what it does."""
+    return (_library or adapter_for_loaded_torch()).config()
+
+
+def _autoload() -> None:
+    """Called inside `import torch` (entry point torch.backends): installs where GAPLESS=1."""
+    if os.environ.get("GAPLESS") != "1":
+        return
+    try:
+        if not is_installed():
+            install()
+    except GaplessError as error:  # `import torch` must not fail
+        print(f"gapless: {error}; PyTorch's own allocator is used", file=sys.stderr)
+
+
+def _preload_library() -> pathlib.Path:
+    from ._library import library_folders
+    for folder in library_folders():
+        if (path := folder / "libgapless_preload.so").exists():
+            return path
+    raise GaplessError("libgapless_preload.so is not there")

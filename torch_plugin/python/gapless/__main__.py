@@ -1,0 +1,52 @@
+"""python -m gapless [-c OPTIONS] SCRIPT [ARGUMENT...]   runs a script with gapless
+python -m gapless [-c OPTIONS] -m MODULE [ARGUMENT...]   or a module
+python -m gapless build                                  builds the adapter for the torch that is installed
+
+Examples:
+  python -m gapless train.py --batch 8
+  python -m gapless -c limit:14GiB,spill:4GiB -m torch.distributed.run train.py
+
+Exit status: the script's; 2 where gapless cannot be installed.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m gapless", description=__doc__, add_help=True,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    parser.add_argument("-c", "--conf", metavar="OPTIONS", help="as GAPLESS_CONF: key:value,...")
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args()
+
+    import gapless
+    try:
+        if chosen.script == "build" and not chosen.module and not os.path.exists("build.py"):
+            from gapless import _build, _library
+            print(_build.adapter(_library.torch_version()))
+            return 0
+        gapless.install(chosen.conf)
+    except gapless.GaplessError as error:
+        print(f"gapless: {error}", file=sys.stderr)
+        return 2
+    sys.argv = [chosen.script, *chosen.arguments]
+    if chosen.module:
+        sys.path.insert(0, "")
+        runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
+        return 0
+    if not os.path.exists(chosen.script):
+        print(f"gapless: {chosen.script}: there is no such file", file=sys.stderr)
+        return 2
+    sys.path.insert(0, os.path.dirname(os.path.abspath(chosen.script)))
+    runpy.run_path(chosen.script, run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Finding the adapter for the torch that is loaded, and calling it."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pathlib
+from typing import Any
+
+OUT_OF_MEMORY = 1
+MESSAGE_BYTES = 4096
+
+
+class GaplessError(RuntimeError):
+    """gapless cannot do what was asked; nothing changed."""
+
+
+def library_folders() -> list[pathlib.Path]:
+    """Where libraries may be: GAPLESS_LIBRARY_PATH, beside this file, and a build tree around it."""
+    here = pathlib.Path(__file__).resolve().parent
+    named = [pathlib.Path(p) for p in os.environ.get("GAPLESS_LIBRARY_PATH", "").split(":") if p]
+    return [*named, here / "lib", here.parents[2] / "build" / "release" / "lib"]
+
+
+def torch_version() -> str:
+    """"2.11" of the torch that is imported; raises GaplessError where it has no CUDA."""
+    try:
+        import torch
+    except ImportError as error:
+        raise GaplessError(f"torch cannot be imported: {error}") from error
+    if torch.version.cuda is None:
+        raise GaplessError(f"torch {torch.__version__} was built without CUDA")
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def adapter_for_loaded_torch() -> Library:
+    version = torch_version()
+    name = f"libgapless_torch-{version}.so"
+    for folder in library_folders():
+        if (folder / name).exists():
+            return Library(folder / name)
+    from . import _build
+    return Library(_build.adapter(version))
+
+
+class Library:
+    """libgapless_torch-VERSION.so."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        try:
+            self._library = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise GaplessError(f"{path} cannot be loaded: {error}") from error
+        self._library.gapless_torch_allocator.restype = ctypes.c_void_p
+        self._library.gapless_last_error.restype = ctypes.c_char_p
+
+    def install(self) -> tuple[bool, str]:
+        """Whether it is new, and a note; raises GaplessError."""
+        message = ctypes.create_string_buffer(MESSAGE_BYTES)
+        result = self._library.gapless_torch_install(message, ctypes.c_size_t(MESSAGE_BYTES))
+        text = message.value.decode(errors="replace")
+        if result == 2:
+            raise GaplessError(text)
+        return result == 0, text
+
+    def _handle(self) -> ctypes.c_void_p:
+        handle = self._library.gapless_torch_allocator()
+        if handle is None:
+            import torch
+            torch.cuda.init()
+            handle = self._library.gapless_torch_allocator()
+        if handle is None:
+            raise GaplessError("gapless is not installed in this process: gapless.install()")
+        return ctypes.c_void_p(handle)
+
+    def _check(self, status: int) -> None:
+        if status == 0:
+            return
+        text = (self._library.gapless_last_error() or b"").decode(errors="replace")
+        if status == OUT_OF_MEMORY:
+            import torch
+            raise torch.OutOfMemoryError(f"gapless: {text}")
+        raise GaplessError(text or f"status {status}")
+
+    def _text(self, function: str, *arguments: Any) -> bytes:
+        """What a function of gapless.h writes to a buffer."""
+        call = getattr(self._library, function)
+        size = ctypes.c_size_t(0)
+        call(*arguments, None, ctypes.byref(size))
+        while size.value:
+            room = size.value + (1 << 16)  # it may grow between two calls
+            buffer, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)
+            if call(*arguments, buffer, ctypes.byref(size)) == 0:
+                return buffer.raw[:size.value]
+            if size.value <= room:
+                break
+        return b""
+
+    def describe(self) -> dict[str, Any]:
+        return json.loads(self._text("gapless_describe", self._handle()))
+
+    def explain(self, device: int) -> dict[str, Any] | None:
+        text = self._text("gapless_explain", self._handle(), ctypes.c_int32(device))
+        return json.loads(text) if text else None
+
+    def config(self) -> dict[str, dict[str, str]]:
+        return json.loads(self._text("gapless_config"))
+
+    def trim(self, device: int, keep_bytes: int) -> None:
+        self._check(self._library.gapless_trim(self._handle(), ctypes.c_int32(device), ctypes.c_size_t(keep_bytes)))
+
+    def sleep(self, device: int, pool: tuple[int, int], save: bool) -> None:
+        self._check(self._library.gapless_sleep(self._handle(), ctypes.c_int32(device), ctypes.c_uint64(pool[0]),
+                                                ctypes.c_uint64(pool[1]), ctypes.c_int(save)))
+
+    def wake(self, device: int, pool: tuple[int, int]) -> None:
+        self._check(self._library.gapless_wake(self._handle(), ctypes.c_int32(device), ctypes.c_uint64(pool[0]),
+                                               ctypes.c_uint64(pool[1])))
+
+

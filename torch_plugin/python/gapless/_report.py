@@ -1,0 +1,81 @@
+"""A device's memory, told to people."""
+from __future__ import annotations
+
+import html
+from typing import Any
+
+
+def size(count: int) -> str:
+    """1536 -> "1.50 KiB"."""
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{int(value)} bytes" if unit == "bytes" else f"{value:.2f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+class Report:
+    """What gapless.report() gives: print it, or show it in a notebook.
+
+    `device`: a device of `gapless_describe`'s JSON; `failure`: of `gapless_explain`'s, or None.
+    """
+
+    def __init__(self, device: dict[str, Any], failure: dict[str, Any] | None):
+        self._device, self.failure = device, failure
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything: every block of the home and of the windows, statistics, counters, the failure."""
+        return {**self._device, "failure": self.failure}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The figures that matter, by name."""
+        device = self._device
+        blocks = [b for b in device["home"] if b["kind"] == "live"] + \
+            [b for b in device["window_blocks"] if not b["held"]]
+        holes = [b for b in device["home"] if b["kind"] == "hole"]
+        allocated = sum(b["bytes"] for b in blocks)
+        reserved = device["statistics"]["reserved_bytes"]["all"]["current"]
+        free = sum(b["bytes"] for b in holes)
+        rows = [("allocated", f"{size(allocated)} in {len(blocks)} blocks"),
+                ("reserved", f"{size(reserved)}" + (f", {100 * (reserved - allocated) / allocated:.2f} % more than allocated"
+                                                    if allocated else "")),
+                ("free, in whole pages", f"{size(device['free_page_bytes'])}, which any request can have in one piece"),
+                ("free, in parts of pages", f"{size(free - device['free_page_bytes'])} in {len(holes)} holes"),
+                ("windows", f"{device['windows']}, {size(device['window_mapped_bytes'])} mapped")]
+        pools: dict[tuple[int, int], int] = {}
+        for block in blocks:
+            if (pool := tuple(block["pool"])) != (0, 0):
+                pools[pool] = pools.get(pool, 0) + block["bytes"]
+        rows += [(f"pool {pool}", f"{size(taken)} allocated") for pool, taken in sorted(pools.items())]
+        if spilled := device["spilled_bytes"]:
+            rows.append(("in host memory", size(spilled)))
+        if self.failure:
+            rows.append(("last failure", f"{size(self.failure['asked_bytes'])} asked"))
+            rows += [("would help", advice) for advice in self.failure["advice"]]
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        title = f"{self._device['device_name']}, device {self._device['device']}, {size(self._device['total_bytes'])}"
+        return "\n".join([title, *(f"  {name:{width}}  {value}" for name, value in rows)])
+
+    def __repr__(self) -> str:
+        return f"<gapless.Report of device {self._device['device']}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, and a bar of what the reserved memory is used for."""
+        device = self._device
+        allocated = sum(b["bytes"] for b in device["home"] if b["kind"] == "live") + \
+            sum(b["bytes"] for b in device["window_blocks"])
+        total = max(1, device["total_bytes"])
+        parts = [("allocated", allocated, "#4c78a8"),
+                 ("reserved", max(0, device["statistics"]["reserved_bytes"]["all"]["current"] - allocated), "#f58518")]
+        bar = "".join(f'<div title="{name} {size(bytes_)}" style="width:{100 * bytes_ / total:.2f}%;'
+                      f'background:{colour}"></div>' for name, bytes_, colour in parts)
+        table = "".join(f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+                        f"<td style='text-align:left'>{html.escape(value)}</td></tr>" for name, value in self.rows())
+        title = html.escape(f"{device['device_name']}, device {device['device']}, {size(device['total_bytes'])}")
+        return (f"<div><b>{title}</b><div style='display:flex;height:12px;width:480px;background:#ddd'>{bar}</div>"
+                f"<table>{table}</table></div>")
