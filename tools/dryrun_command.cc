@@ -4,26 +4,22 @@
 //     sets LD_PRELOAD (simgpu/front), SIMGPU_*, PyTorch's allocator settings; runs the program
 //     <- one report for each process: by libsimgpu.so, and by sitecustomize.py for those with torch
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/driver/call.h"
 #include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
+#include "tools/launch.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -34,7 +30,8 @@ using nlohmann::json;
 
 struct Arguments {
   std::string gpus = "A100";
-  std::string allocator = "native";
+  std::vector<std::string> allocators = {"native"};
+  std::string conf;
   std::string record;
   std::string json_file;
   std::string context;
@@ -44,15 +41,11 @@ struct Arguments {
 
 const std::map<std::string, std::string>& allocator_settings() {
   static const std::map<std::string, std::string> settings = {
+      {"gapless", ""},
       {"native", ""},
       {"expandable", "expandable_segments:True"},
       {"async", "backend:cudaMallocAsync"}};
   return settings;
-}
-
-void prepend(const char* variable, const std::string& path) {
-  const char* before = std::getenv(variable);
-  setenv(variable, (before == nullptr || *before == '\0' ? path : path + ":" + before).c_str(), 1);
 }
 
 class TemporaryFolder {
@@ -76,49 +69,29 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// The child's exit status; 128 + the signal that ended it.
-int run_program(const Arguments& arguments, const fs::path& reports) {
+Variables variables_of(const Arguments& arguments, const std::string& allocator,
+                       const fs::path& reports) {
   const fs::path front = simgpu::front_folder();
-  const std::string preload = simgpu::preload_list(front);
-  std::vector<char*> argv;
-  for (const std::string& word : arguments.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  int failed[2];
-  if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("SIMGPU_GPUS", arguments.gpus.c_str(), 1);
-    setenv("SIMGPU_REPORT_DIR", reports.c_str(), 1);
-    setenv("SIMGPU_SHARED", (reports / "usage").c_str(), 1);
-    if (!arguments.context.empty()) setenv("SIMGPU_CONTEXT", arguments.context.c_str(), 1);
-    if (arguments.strict) setenv("SIMGPU_STRICT", "1", 1);
-    if (!arguments.record.empty()) {
-      setenv("SIMGPU_RECORD", fs::absolute(arguments.record).c_str(), 1);
-    }
-    const std::string& settings = allocator_settings().at(arguments.allocator);
-    if (!settings.empty()) setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), 1);
-    setenv("TRITON_LIBCUDA_PATH", front.c_str(), 0);  // torch.compile looks for libcuda there
-    prepend("PYTHONPATH", (front / "python").string());
-    setenv("LD_PRELOAD", preload.c_str(), 1);
-    execvp(argv[0], argv.data());
-    const int error = errno;
-    (void)!write(failed[1], &error, sizeof error);
-    _exit(127);
+  Variables variables = {{"SIMGPU_GPUS", arguments.gpus},
+                         {"SIMGPU_REPORT_DIR", reports},
+                         {"SIMGPU_SHARED", reports / "usage"},
+                         {"PYTHONPATH", in_front(front / "python", std::getenv("PYTHONPATH"))}};
+  const auto set = [&](const char* name, const std::string& value) {
+    if (!value.empty()) variables.emplace_back(name, value);
+  };
+  set("SIMGPU_CONTEXT", arguments.context);
+  set("SIMGPU_STRICT", arguments.strict ? "1" : "");
+  set("SIMGPU_RECORD", arguments.record.empty() ? "" : fs::absolute(arguments.record).string());
+  set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
+  // torch.compile looks for libcuda there.
+  if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
+  std::string preload = simgpu::preload_list(front);
+  if (allocator == "gapless") {
+    preload = in_front(preload_library(), preload.c_str());
+    set("GAPLESS_CONF", arguments.conf);
   }
-  close(failed[1]);
-  int error = 0;
-  const bool not_started = read(failed[0], &error, sizeof error) == sizeof error;
-  close(failed[0]);
-  // The terminal's interrupt is for the program; what it leaves is reported.
-  std::signal(SIGINT, SIG_IGN);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  std::signal(SIGINT, SIG_DFL);
-  if (not_started) {
-    throw InputError(arguments.command[0] + ": cannot be run: " + std::strerror(error));
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  set("LD_PRELOAD", preload);
+  return variables;
 }
 
 json read_json(const fs::path& path) {
@@ -139,6 +112,7 @@ json collect(const fs::path& reports) {
     if (name.ends_with(".gpu.json")) {
       process["gpus"] = found.value("gpus", json::array());
       process["unknown_workspaces"] = found.value("unknown_workspaces", json::array());
+      process["driver_calls"] = found.value("driver_calls", json::object());
     } else if (name.ends_with(".torch.json")) {
       process["torch"] = found;
     }
@@ -157,7 +131,26 @@ json collect(const fs::path& reports) {
   return processes;
 }
 
-json rows_of(const json& processes, const Arguments& arguments, int exit_status) {
+// Calls by which memory is had, mapped and given back.
+std::uint64_t memory_calls(const json& calls) {
+  std::uint64_t sum = 0;
+  for (const DriverCall call :
+       {DriverCall::mem_create, DriverCall::mem_release, DriverCall::address_reserve,
+        DriverCall::address_free, DriverCall::mem_map, DriverCall::mem_unmap,
+        DriverCall::mem_set_access, DriverCall::mem_alloc, DriverCall::mem_free}) {
+    sum += calls.value(std::string(name_of(call)), std::uint64_t{0});
+  }
+  return sum;
+}
+
+// Times the host waited for the device so that memory could be given back or used again: frees, and
+// what the allocator says.
+json stalls_of(const json& process, const json& device) {
+  const std::uint64_t frees = process["driver_calls"].value("mem_free", std::uint64_t{0});
+  return frees + device.value("waits", std::uint64_t{0});
+}
+
+json rows_of(const json& processes, const std::string& allocator, int exit_status) {
   json rows = json::array();
   for (const json& process : processes) {
     const json torch = process.value("torch", json::object());
@@ -167,13 +160,16 @@ json rows_of(const json& processes, const Arguments& arguments, int exit_status)
       json row = {{"pid", process["pid"]},
                   {"rank", torch.value("rank", json())},
                   {"device", device},
-                  {"allocator", arguments.allocator},
+                  {"allocator", allocator},
                   {"total_bytes", gpu["total_bytes"]},
                   {"peak_used_bytes", gpu["peak_used_bytes"]},
                   {"peak_allocated_bytes", nullptr},
                   {"peak_reserved_bytes", nullptr},
                   {"steps", torch.value("steps", json())},
                   {"retries", nullptr},
+                  {"stalls", nullptr},
+                  {"driver_calls", process["driver_calls"]},
+                  {"memory_calls", memory_calls(process["driver_calls"])},
                   {"fits", true},
                   {"out_of_memory", nullptr},
                   {"unknown_workspaces", process.value("unknown_workspaces", json::array())},
@@ -184,6 +180,7 @@ json rows_of(const json& processes, const Arguments& arguments, int exit_status)
         row["peak_allocated_bytes"] = known["peak_allocated_bytes"];
         row["peak_reserved_bytes"] = known["peak_reserved_bytes"];
         row["retries"] = known["retries"];
+        row["stalls"] = stalls_of(process, known);
       }
       if (!oom.is_null() && oom["device"] == device) {
         row["fits"] = false;
@@ -200,6 +197,10 @@ std::string size_text(const json& bytes) {
   return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
 }
 
+std::string count_text(const json& count) {
+  return count.is_number() ? with_commas(count.get<std::uint64_t>()) : "-";
+}
+
 void print_table(const json& rows) {
   using Align = Table::Align;
   Table table({{"process", Align::left},
@@ -209,6 +210,8 @@ void print_table(const json& rows) {
                {"peak allocated"},
                {"peak reserved"},
                {"peak in use"},
+               {"stalls"},
+               {"driver calls"},
                {"steps"},
                {"fits", Align::left}});
   for (const json& row : rows) {
@@ -226,7 +229,9 @@ void print_table(const json& rows) {
                {size_text(row["peak_allocated_bytes"])},
                {size_text(row["peak_reserved_bytes"])},
                {size_text(row["peak_used_bytes"])},
-               {row["steps"].is_number() ? with_commas(row["steps"].get<std::uint64_t>()) : "-"},
+               {count_text(row["stalls"])},
+               {count_text(row["memory_calls"])},
+               {count_text(row["steps"])},
                {verdict, fits ? Colour::good : Colour::bad}});
   }
   fmt::print(stderr, "\n{}", table.text(colour_wanted()));
@@ -249,12 +254,26 @@ int run(const Arguments& arguments) {
   if (!arguments.context.empty() && !parse_bytes(arguments.context)) {
     throw InputError("--context: \"" + arguments.context + "\" is no size");
   }
-  const TemporaryFolder reports;
   fmt::print(stderr,
              "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
              arguments.gpus);
-  const int exit_status = run_program(arguments, reports.path());
-  const json rows = rows_of(collect(reports.path()), arguments, exit_status);
+  json rows = json::array();
+  int first_status = kExitOk;
+  bool first_fits = true;
+  for (const std::string& allocator : arguments.allocators) {
+    const bool several = arguments.allocators.size() > 1;
+    if (several) fmt::print(stderr, "gapless dryrun: with {}\n", allocator);
+    const TemporaryFolder reports;
+    const int exit_status =
+        run_program(arguments.command, variables_of(arguments, allocator, reports.path()));
+    const json found = rows_of(collect(reports.path()), allocator, exit_status);
+    if (&allocator == &arguments.allocators.front()) {
+      first_status = exit_status;
+      first_fits = std::all_of(found.begin(), found.end(),
+                               [](const json& row) { return row["fits"].get<bool>(); });
+    }
+    rows.insert(rows.end(), found.begin(), found.end());
+  }
   if (!arguments.json_file.empty()) {
     std::ofstream file(arguments.json_file);
     file << rows.dump(1) << '\n';
@@ -267,14 +286,12 @@ int run(const Arguments& arguments) {
   } else {
     print_table(rows);
   }
-  const bool fits = std::all_of(rows.begin(), rows.end(),
-                                [](const json& row) { return row["fits"].get<bool>(); });
-  if (!fits && exit_status != 0) return kExitNoFit;
-  if (exit_status != 0) {
+  if (!first_fits && first_status != 0) return kExitNoFit;
+  if (first_status != 0) {
     fmt::print(stderr, "gapless dryrun: {} ended with status {}\n", arguments.command[0],
-               exit_status);
+               first_status);
   }
-  return exit_status;
+  return first_status;
 }
 
 }  // namespace
@@ -289,12 +306,14 @@ void add_dryrun(CLI::App& app, int& status) {
       "\n"
       "Examples:\n"
       "  gapless dryrun --gpu 16GiB -- python train.py\n"
+      "  gapless dryrun --gpu 16GiB --allocator gapless,native,expandable -- python train.py\n"
       "  gapless dryrun --gpu A100,A100 --allocator expandable -- torchrun --nproc-per-node 2 "
       "train.py\n"
       "  gapless dryrun --gpu 'RTX 4090' --record run.pickle -- python train.py; gapless replay "
       "run.*.pickle\n"
       "\n"
-      "Exit status: the program's own; 3 where it ended for lack of memory; 2 for bad input.");
+      "Exit status: the program's own (with the first allocator); 3 where it ended for lack of "
+      "memory; 2 for bad input.");
   std::string names;
   for (const std::string& name : simgpu::gpu_profile_names()) {
     names += (names.empty() ? "" : ", ") + name;
@@ -305,11 +324,14 @@ void add_dryrun(CLI::App& app, int& status) {
           "The GPUs, separated by commas: a size, a name, or NAME:SIZE. Known are " + names)
       ->capture_default_str();
   command
-      ->add_option("-a,--allocator", arguments->allocator,
-                   "PyTorch's allocator: native, expandable (segments) or async (a model of "
-                   "cudaMallocAsync)")
+      ->add_option(
+          "-a,--allocator", arguments->allocators,
+          "gapless, or one of PyTorch's: native, expandable (segments), async (a model of "
+          "cudaMallocAsync); or several, separated by commas: the program is run with each")
+      ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember({"native", "expandable", "async"}));
+      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}));
+  command->add_option("-c,--conf", arguments->conf, "gapless's options, as GAPLESS_CONF");
   command->add_option(
       "--record", arguments->record,
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       "gapless: a GPU memory allocator that leaves no gap, and tools to see what it saves.\n"
       "\n"
       "Examples:\n"
+      "  gapless run -- python train.py                      with gapless as PyTorch's allocator\n"
       "  gapless replay snapshot.pickle                      how much would each allocator "
       "reserve?\n"
       "  gapless fit snapshot.pickle --allocator gapless     the smallest card it runs on\n"
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   int status = kExitOk;
+  add_run(app, status);
   add_replay(app, status);
   add_fit(app, status);
   add_inspect(app, status);

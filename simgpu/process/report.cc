@@ -45,7 +45,16 @@ void write_report() {
     std::fprintf(file, "%s\"%s\"", first ? "" : ", ", library.c_str());
     first = false;
   }
-  std::fputs("]}\n", file);
+  std::fputs("], \"driver_calls\": {", file);
+  first = true;
+  for (std::size_t i = 0; i < kDriverCalls; ++i) {
+    if (process.calls[i] == 0) continue;
+    std::fprintf(file, "%s\"%s\": %llu", first ? "" : ", ",
+                 std::string(name_of(static_cast<DriverCall>(i))).c_str(),
+                 static_cast<unsigned long long>(process.calls[i]));
+    first = false;
+  }
+  std::fputs("}}\n", file);
   std::fclose(file);
 }
 

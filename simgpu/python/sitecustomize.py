@@ -98,6 +98,7 @@ def _report():
             "peak_reserved_bytes": torch.cuda.max_memory_reserved(index),
             "retries": stats.get("num_alloc_retries", 0),
             "ooms": stats.get("num_ooms", 0),
+            "waits": stats.get("num_sync_all_streams", 0),
         })
     rank = os.environ.get("RANK")
     report = {"pid": os.getpid(), "command": sys.orig_argv, "torch": torch.__version__,

@@ -1,0 +1,27 @@
+// Programs that `gapless` starts: with libraries in front of theirs, and variables of their own.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gapless::tools {
+
+/// libgapless_preload.so beside the running command (lib/, ../lib/). Throws InputError where it is
+/// not there.
+std::filesystem::path preload_library();
+
+/// The list with `path` in front of it; either may be empty.
+std::string in_front(const std::string& path, const char* list);
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// Runs a program and waits for it; its exit status, 128 + the signal that ended it. The terminal's
+/// interrupt is left to the program. Throws InputError where it cannot be started.
+int run_program(const std::vector<std::string>& command, const Variables& variables);
+/// The program in the place of this one; throws InputError where it cannot be started.
+[[noreturn]] void become_program(const std::vector<std::string>& command,
+                                 const Variables& variables);
+
+}  // namespace gapless::tools
