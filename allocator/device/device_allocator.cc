@@ -34,19 +34,19 @@ DeviceAllocator::~DeviceAllocator() {
 }
 
 Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
-                              std::uint64_t rounded_bytes) {
+                              std::uint64_t rounded_bytes, Usage* usage) {
   if (bytes == 0) {
     address = 0;
     return Status::ok;
   }
-  Status status = try_alloc(bytes, rounded_bytes, stream, address, false);
+  Status status = try_alloc(bytes, rounded_bytes, stream, address, usage, false);
   if (status != Status::out_of_memory) [[likely]]
     return status;
   if (bytes <= kMostBytes && free_some_memory()) {
-    status = try_alloc(bytes, rounded_bytes, stream, address, false);
+    status = try_alloc(bytes, rounded_bytes, stream, address, usage, false);
   }
   if (status == Status::out_of_memory && (options_.headroom != 0 || options_.spill != 0)) {
-    status = try_alloc(bytes, rounded_bytes, stream, address, true);
+    status = try_alloc(bytes, rounded_bytes, stream, address, usage, true);
   }
   if (status == Status::out_of_memory) note_out_of_memory(bytes, stream);
   return status;
@@ -93,7 +93,8 @@ FailedRequest DeviceAllocator::last_failed_request() const {
 }
 
 Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes,
-                                  StreamHandle stream, DeviceAddress& address, bool last_resort) {
+                                  StreamHandle stream, DeviceAddress& address, Usage* usage,
+                                  bool last_resort) {
   const std::scoped_lock lock(lock_);
   // What is lost by rounding is kept as 32 bits.
   const std::uint64_t wanted =
@@ -140,10 +141,11 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_byt
   if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
     note_memory();
   address = placed.address;
+  if (usage != nullptr) *usage = usage_with(block_bytes);
   return Status::ok;
 }
 
-Status DeviceAllocator::free(DeviceAddress address, BlockFacts* facts) {
+Status DeviceAllocator::free(DeviceAddress address, Usage* usage) {
   if (address == 0) return Status::ok;
   const std::scoped_lock lock(lock_);
   Arena* arena = &main_;
@@ -154,10 +156,13 @@ Status DeviceAllocator::free(DeviceAddress address, BlockFacts* facts) {
     id = arena->take(address);
   }
   if (id == 0) return Status::invalid_argument;
-  if (facts != nullptr) *facts = facts_of(*arena, id);
-  if (!pinned_.empty() && hold_if_pinned(*arena, address, id)) [[unlikely]]
+  const std::uint64_t bytes = arena->heap.blocks()[id].size * kUnitBytes;
+  if (!pinned_.empty() && hold_if_pinned(*arena, address, id)) [[unlikely]] {
+    if (usage != nullptr) *usage = usage_with(bytes);
     return Status::ok;
+  }
   free_block(*arena, id);
+  if (usage != nullptr) *usage = usage_with(bytes);
   return Status::ok;
 }
 

@@ -81,7 +81,14 @@ struct HeapReport {
   SpillReport spill;
 };
 
-/// What is known of a live block, or of one that was freed just now.
+/// After a request: the block's bytes, and all that is allocated and reserved.
+struct Usage {
+  std::uint64_t block_bytes = 0;
+  std::uint64_t allocated_bytes = 0;
+  std::uint64_t reserved_bytes = 0;
+};
+
+/// What is known of a live block.
 struct BlockFacts {
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;
@@ -111,9 +118,10 @@ class DeviceAllocator {
   ~DeviceAllocator();
 
   /// At least `bytes` bytes, aligned to 512, for work on `stream`. 0 bytes give address 0.
-  /// `rounded_bytes`: what the caller rounds that to; the difference is lost.
+  /// `rounded_bytes`: what the caller rounds that to; the difference is lost. `usage`, where given,
+  /// is set on success.
   Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
-               std::uint64_t rounded_bytes = 0);
+               std::uint64_t rounded_bytes = 0, Usage* usage = nullptr);
   /// Called when a request finds no memory, before it fails; true says that memory was freed, and
   /// the request is tried again. And called when a request has failed for lack of memory. Both run
   /// without a lock held, in the order they were added, and may allocate and free.
@@ -123,8 +131,8 @@ class DeviceAllocator {
   [[nodiscard]] FailedRequest last_failed_request() const;
 
   /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
-  /// `facts`, where given, become the block's.
-  Status free(DeviceAddress address, BlockFacts* facts = nullptr);
+  /// `usage`, where given, is set on success.
+  Status free(DeviceAddress address, Usage* usage = nullptr);
 
   /// The live block is used by work on that stream too, given to it before the block is freed. Its
   /// memory is then not used again before that work, without anyone waiting on the host.
@@ -225,7 +233,11 @@ class DeviceAllocator {
  private:
   /// `last_resort`: nothing else is left to be tried.
   Status try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes, StreamHandle stream,
-                   DeviceAddress& address, bool last_resort);
+                   DeviceAddress& address, Usage* usage, bool last_resort);
+  [[nodiscard]] Usage usage_with(std::uint64_t block_bytes) const {
+    return {block_bytes, static_cast<std::uint64_t>(statistics_.allocated_bytes()),
+            static_cast<std::uint64_t>(statistics_.reserved_bytes())};
+  }
   /// Runs the callbacks that may free memory; whether any did.
   bool free_some_memory();
   void note_out_of_memory(std::uint64_t bytes, StreamHandle stream);

@@ -125,6 +125,7 @@ class StatisticsKeeper {
   [[nodiscard]] std::int64_t allocated_bytes() const {
     return pools_[kSmall].current[kBytes] + pools_[kLarge].current[kBytes];
   }
+  [[nodiscard]] std::int64_t reserved_bytes() const { return reserved_.current; }
   [[nodiscard]] std::int64_t peak_allocated_bytes() const { return peak_[kBytes]; }
   /// All bytes ever allocated, whatever was reset.
   [[nodiscard]] std::int64_t volume_bytes() const {

@@ -167,6 +167,7 @@ bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t
   if (!ranges) return false;
   const auto* from = static_cast<const unsigned char*>(source);
   const bool keep = may_keep(bytes);
+  if (keep) ever_kept_.store(true, std::memory_order_relaxed);
   for (const PhysicalRange& range : *ranges) {
     model_.forget(range);
     if (keep) model_.write(range, from);

@@ -1,5 +1,6 @@
 #include "torch_plugin/adapter/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <string_view>
@@ -23,6 +24,17 @@ constexpr std::array<std::string_view, 7> kWithoutEffect = {"max_split_size_mb",
                                                             "throw_on_cudamalloc_oom",
                                                             "expandable_segments_reserve",
                                                             "expandable_segments_reserve_by_class"};
+
+// One for each power of two from 1 MiB to 32 GiB; below and above, the first's and the last's. As
+// AcceleratorAllocatorConfig::roundup_power2_divisions(size) has it, without three calls.
+std::size_t divisions_for(std::uint64_t bytes) {
+  static const std::vector<std::size_t>& table =
+      AcceleratorAllocatorConfig::roundup_power2_divisions();
+  constexpr int kFirst = 21;  // bit_width of 1 MiB
+  const int last = static_cast<int>(table.size()) - 1;
+  return table[static_cast<std::size_t>(
+      std::clamp(static_cast<int>(std::bit_width(bytes)) - kFirst, 0, last))];
+}
 
 }  // namespace
 
@@ -48,7 +60,7 @@ std::string without_effect(const std::string& settings) {
 }
 
 std::uint64_t rounded_bytes(std::uint64_t bytes) {
-  const std::size_t divisions = AcceleratorAllocatorConfig::roundup_power2_divisions(bytes);
+  const std::size_t divisions = divisions_for(bytes);
   constexpr std::uint64_t kLeastBytes = 512;
   if (divisions <= 1 || bytes <= kLeastBytes * divisions) return 0;
   // The range from one power of two to the next is cut into that many steps.

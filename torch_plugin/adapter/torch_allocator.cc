@@ -14,6 +14,14 @@ namespace {
 // PyTorch's one_exa_bytes: nobody means that.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1152921504606846976};
 
+// C10_CUDA_CHECK calls a function in any case, which looks for failed kernels.
+c10::DeviceIndex current_device() {
+  c10::DeviceIndex device = 0;
+  if (const cudaError_t error = c10::cuda::GetDevice(&device); error != cudaSuccess) [[unlikely]]
+    C10_CUDA_CHECK(error);
+  return device;
+}
+
 void trace_allocation(const void* pointer) {
   if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
@@ -77,11 +85,8 @@ void TorchAllocator::prepare(DeviceIndex device) {
 
 bool TorchAllocator::initialized() { return core_ != nullptr; }
 
-DeviceCore& TorchAllocator::core_of(DeviceIndex device) {
-  DeviceCore* const found = core_ == nullptr ? nullptr : core_->device(device);
-  TORCH_CHECK(found != nullptr, "Allocator not initialized for device ", device,
-              ": did you call init?");
-  return *found;
+void TorchAllocator::no_device(DeviceIndex device) {
+  TORCH_CHECK(false, "Allocator not initialized for device ", device, ": did you call init?");
 }
 
 DeviceCore* TorchAllocator::find(const void* pointer, DeviceIndex& device, BlockFacts& facts) {
@@ -98,23 +103,26 @@ DeviceCore* TorchAllocator::find(const void* pointer, DeviceIndex& device, Block
 // --- allocation ----------------------------------------------------------------------------------
 
 void* TorchAllocator::alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
-  DeviceCore& allocator = core_of(device);
+  DeviceCore& core = core_of(device);
+  Usage usage;
   void* pointer = nullptr;
   if (history_->watching()) [[unlikely]] {
-    pointer = alloc_watched(device, bytes, stream);
+    pointer = alloc_watched(device, bytes, stream, usage);
   } else {
     DeviceAddress address = 0;
     const std::uint64_t rounded = settings::rounded_bytes(bytes);
-    const Status status = allocator.alloc(bytes, handle_of(stream), address, rounded);
+    const Status status = core.alloc(bytes, handle_of(stream), address, rounded, &usage);
     if (status != Status::ok) [[unlikely]]
       fail(device, bytes, rounded, stream, status, nullptr);
     pointer = pointer_of(address);
   }
-  after_alloc(device, pointer, bytes);
+  tell_profiler(device, pointer, static_cast<std::int64_t>(usage.block_bytes), usage);
+  trace_allocation(pointer);
   return pointer;
 }
 
-void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
+void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream,
+                                    Usage& usage) {
   Context context = history_->gather(torch_cuda::RecordContext::STATE);
   DeviceAddress address = 0;
   const std::uint64_t rounded = settings::rounded_bytes(bytes);
@@ -122,7 +130,7 @@ void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cud
   {
     const auto watch = history_->watch(device);
     history_->set_cause(device, context);
-    status = core_of(device).alloc(bytes, handle_of(stream), address, rounded);
+    status = core_of(device).alloc(bytes, handle_of(stream), address, rounded, &usage);
     history_->set_cause(device, nullptr);
     if (status == Status::ok) {
       const auto facts = core_of(device).find_block(address);
@@ -135,25 +143,16 @@ void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cud
   return pointer_of(address);
 }
 
-void TorchAllocator::after_alloc(DeviceIndex device, void* pointer, std::uint64_t bytes) {
-  if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && bytes != 0) {
-    DeviceCore& allocator = core_of(device);
-    const DeviceStatistics statistics = allocator.statistics();
-    const auto block = allocator.find_block(address_of(pointer));
-    c10::reportMemoryUsageToProfiler(
-        pointer, static_cast<int64_t>(block ? block->bytes : bytes),
-        static_cast<std::size_t>(statistics.allocated_bytes.all.current),
-        static_cast<std::size_t>(statistics.reserved_bytes.all.current),
-        c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
-  }
-  trace_allocation(pointer);
+void TorchAllocator::tell_profiler(DeviceIndex device, void* pointer, std::int64_t bytes,
+                                   const Usage& usage) {
+  c10::reportMemoryUsageToProfiler(pointer, bytes, usage.allocated_bytes, usage.reserved_bytes,
+                                   c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
 }
 
 c10::DataPtr TorchAllocator::allocate(size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const c10::DeviceIndex device = current_device();
   const c10::Device where(c10::kCUDA, device);
   if (!caching_) [[unlikely]] {
     void* const pointer = alloc_uncached(bytes);
@@ -174,8 +173,7 @@ void* TorchAllocator::raw_alloc(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (!caching_) [[unlikely]]
     return alloc_uncached(bytes);
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const c10::DeviceIndex device = current_device();
   return alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
 }
 
@@ -183,8 +181,7 @@ void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return nullptr;
   if (!caching_) [[unlikely]]
     return alloc_uncached(bytes);
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const c10::DeviceIndex device = current_device();
   return alloc(device, bytes, stream);
 }
 
@@ -201,9 +198,10 @@ void TorchAllocator::raw_delete(void* pointer) {
   sharing_->before_free(address);
   for (DeviceIndex device = 0; device < core_->devices(); ++device) {
     DeviceCore& allocator = *core_->device(device);
-    BlockFacts facts;
-    if (allocator.free(address, &facts) != Status::ok) continue;
-    after_free(device, pointer, facts.bytes);
+    Usage usage;
+    if (allocator.free(address, &usage) != Status::ok) continue;
+    tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
+    trace_deallocation(pointer);
     return;
   }
   free_elsewhere(pointer);
@@ -215,7 +213,7 @@ bool TorchAllocator::free_watched(void* pointer) {
   const DeviceAddress address = address_of(pointer);
   for (DeviceIndex device = 0; device < core_->devices(); ++device) {
     DeviceCore& allocator = *core_->device(device);
-    BlockFacts facts;
+    Usage usage;
     {
       const auto watch = history_->watch(device);
       const auto found = allocator.find_block(address);
@@ -229,25 +227,14 @@ bool TorchAllocator::free_watched(void* pointer) {
       note(TraceEntry::FREE_REQUESTED);
       note(TraceEntry::FREE_COMPLETED);
       history_->set_cause(device, place);
-      (void)allocator.free(address, &facts);
+      (void)allocator.free(address, &usage);
       history_->set_cause(device, nullptr);
     }
-    after_free(device, pointer, facts.bytes);
+    tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
+    trace_deallocation(pointer);
     return true;
   }
   return false;
-}
-
-void TorchAllocator::after_free(DeviceIndex device, void* pointer, std::uint64_t bytes) {
-  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
-    const DeviceStatistics statistics = core_of(device).statistics();
-    c10::reportMemoryUsageToProfiler(
-        pointer, -static_cast<int64_t>(bytes),
-        static_cast<std::size_t>(statistics.allocated_bytes.all.current),
-        static_cast<std::size_t>(statistics.reserved_bytes.all.current),
-        c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
-  }
-  trace_deallocation(pointer);
 }
 
 // --- without caching -----------------------------------------------------------------------------

@@ -113,21 +113,28 @@ class TorchAllocator final : public CUDAAllocator {
   /// For the functions of gapless.h; nullptr before init().
   [[nodiscard]] gapless_allocator* handle() { return handle_; }
   /// Throws c10::Error where there is no such device.
-  DeviceCore& core_of(DeviceIndex device);
+  DeviceCore& core_of(DeviceIndex device) {
+    DeviceCore* const found = core_ == nullptr ? nullptr : core_->device(device);
+    if (found == nullptr) [[unlikely]]
+      no_device(device);
+    return *found;
+  }
   /// The device and the block behind a pointer; nullptr where it is not gapless's.
   DeviceCore* find(const void* pointer, DeviceIndex& device, BlockFacts& facts);
 
  private:
+  [[noreturn]] static void no_device(DeviceIndex device);
   void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
-  void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
+  void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage);
   bool free_watched(void* pointer);
   /// Straight from the driver, where caching is turned off, and back.
   void* alloc_uncached(std::uint64_t bytes);
   bool free_uncached(void* pointer);
   /// What is no block of gapless's.
   void free_elsewhere(void* pointer);
-  void after_alloc(DeviceIndex device, void* pointer, std::uint64_t bytes);
-  void after_free(DeviceIndex device, void* pointer, std::uint64_t bytes);
+  /// The profiler hears of every allocation and free.
+  static void tell_profiler(DeviceIndex device, void* pointer, std::int64_t bytes,
+                            const Usage& usage);
   /// Throws what PyTorch throws: c10::OutOfMemoryError, or an error of the driver.
   [[noreturn]] void fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t rounded_bytes,
                          cudaStream_t stream, Status status, Context context);
