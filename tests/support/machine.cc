@@ -138,11 +138,26 @@ void Machine::forget(std::size_t index) {
 
 void Machine::defer(const Live& block) {
   if (block.uses.empty() || !begun_.empty() || capturing_) return;
-  Deferred deferred{block.bytes, 0};
+  Deferred deferred{block, 0};
   for (const std::uint32_t stream : block.uses) {
     deferred.done_ns = std::max(deferred.done_ns, gpu_.work_end_ns(0, streams_[stream]));
   }
   deferred_.push_back(deferred);
+}
+
+std::string Machine::check_active(const Stat& stat, std::uint64_t live,
+                                  std::uint64_t Live::*bytes) const {
+  // What became done while the allocator was asking may have been seen or not.
+  std::uint64_t least = live;
+  for (const Live& block : held_blocks_) least += block.*bytes;
+  std::uint64_t most = least;
+  for (const Deferred& one : deferred_) {
+    most += one.block.*bytes;
+    if (one.done_ns > last_asked_ns_ && !faulted_) least += one.block.*bytes;
+  }
+  const auto active = static_cast<std::uint64_t>(stat.current);
+  if (active >= least && active <= most) return "";
+  return fmt::format("{}, not within {} and {}", active, least, most);
 }
 
 std::string Machine::check_statistics() {
@@ -152,21 +167,13 @@ std::string Machine::check_statistics() {
   };
   if (differs(found.allocation.all, live_.size())) return "the number of allocations is wrong";
   if (differs(found.allocated_bytes.all, allocated_)) return "allocated bytes are wrong";
-  if (differs(found.requested_bytes.all, requested_)) return "requested bytes are wrong";
-  // What became done while the allocator was asking may have been seen or not.
-  std::uint64_t least = allocated_;
-  std::uint64_t most = allocated_;
-  for (const Live& block : held_blocks_) {
-    least += block.bytes;
-    most += block.bytes;
+  if (std::string wrong = check_active(found.active_bytes.all, allocated_, &Live::bytes);
+      !wrong.empty()) {
+    return "active bytes: " + wrong;
   }
-  for (const Deferred& one : deferred_) {
-    most += one.bytes;
-    if (one.done_ns > last_asked_ns_ && !faulted_) least += one.bytes;
-  }
-  const auto active = static_cast<std::uint64_t>(found.active_bytes.all.current);
-  if (active < least || active > most) {
-    return fmt::format("active is {}, not within {} and {}", active, least, most);
+  if (std::string wrong = check_active(found.requested_bytes.all, requested_, &Live::requested);
+      !wrong.empty()) {
+    return "requested bytes: " + wrong;
   }
   for (const PoolStat* stat :
        {&found.allocation, &found.allocated_bytes, &found.requested_bytes, &found.reserved_bytes,

@@ -68,7 +68,7 @@ class Machine {
   // A freed block that PyTorch's allocator would count as active, as long as other streams' work
   // that used it goes on.
   struct Deferred {
-    std::uint64_t bytes = 0;
+    Live block;
     std::uint64_t done_ns = 0;
   };
   // A graph that was captured, or is being captured.
@@ -112,6 +112,9 @@ class Machine {
   /// A kernel of that stream writes the block, after its last user.
   std::string launch(Live& block, std::uint32_t stream, std::uint32_t duration_us);
   std::string check_statistics();
+  // What is live, held, or may be counted still.
+  [[nodiscard]] std::string check_active(const Stat& stat, std::uint64_t live,
+                                         std::uint64_t Live::*bytes) const;
   void defer(const Live& block);
 
   MachineOptions options_;

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "build" / "release" / "lib" / "simgpu"
+PACKAGE = ROOT / "torch_plugin" / "python"
+PRELOAD = LIBRARIES.parent / "libgapless_preload.so"
 
 
 class Result:
@@ -29,14 +31,18 @@ class Result:
 
 @pytest.fixture
 def simulate():
-    """simulate(code, gpus="16GiB", **environment): the Result of a Python program."""
+    """simulate(code, gpus="16GiB", gapless=False, **environment): the Result of a Python program; gapless
+    comes by LD_PRELOAD. `words`: the interpreter's arguments, in place of code."""
 
-    def run(code: str, gpus: str = "16GiB", timeout: float = 120, check: bool = True,
-            **environment: str) -> Result:
+    def run(code: str, gpus: str = "16GiB", timeout: float = 120, check: bool = True, gapless: bool = False,
+            words: list[str] | None = None, **environment: str) -> Result:
         preload = ":".join(str(path) for path in sorted(LIBRARIES.glob("*.so*")))
         assert preload, f"no libraries in {LIBRARIES}: build first"
+        if gapless:
+            assert PRELOAD.exists(), f"{PRELOAD} is not there: build with GAPLESS_TORCH_DIR"
+            preload = f"{PRELOAD}:{preload}"
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+            [sys.executable, "-W", "ignore", *(words or ["-c", textwrap.dedent(code)])],
             env={**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus,
                  "TRITON_LIBCUDA_PATH": str(LIBRARIES), **environment},
             capture_output=True, text=True, timeout=timeout, check=False)

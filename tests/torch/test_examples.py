@@ -63,3 +63,22 @@ def test_each_has_help(path):
     done = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, check=True,
                           env={"LD_PRELOAD": ":".join(map(str, sorted(LIBRARIES.glob("*.so*"))))})
     assert "gapless dryrun" in done.stdout
+
+
+@pytest.mark.parametrize("name, words", [
+    ("qwen_lora.py", ("--layers", 2, "--steps", 3, "--tokens", 256)),
+    ("t5_small.py", ("--steps", 3, "--batch", 4)),
+    ("serve_kv.py", ("--steps", 50, "--layers", 2, "--prompt", 200)),
+    ("gpt2_multi_gpu.py", ("--steps", 3, "--layers", 2, "--tokens", 256)),
+    ("zero3.py", ("--steps", 3, "--layers", 4, "--width", 512, "--heads", 8)),
+    ("vision_multiscale.py", ("--steps", 10, "--batch", 1, "--most", 480)),
+    ("graphs.py", ("--steps", 50, "--layers", 2, "--width", 512)),
+])
+def test_small_ones_run_with_gapless(example, name, words):
+    result = example(name, *words, gpus="16GiB,16GiB", gapless=True)
+    assert "peak allocated" in result.out
+
+
+def test_qwen_lora_fits_with_gapless(example):
+    result = example("qwen_lora.py", "--steps", 3, gapless=True)
+    assert result.out.count("step ") == 3

@@ -73,13 +73,13 @@ for version in 2.11 2.15; do
   fi
   check "torch $version: what it imports" python3 simgpu/symbols/collect.py --check \
     --importers .venv-torch-"$version"/lib/python3*/site-packages/torch
-  # PyTorch's own allocators, as peers of the models (where CUDA's headers are).
-  torch_host() {
+  # gapless for it, and PyTorch's own allocators as peers (where CUDA's headers are).
+  adapter() {
     cmake --preset release \
       -DGAPLESS_TORCH_DIR="$(echo .venv-torch-"$version"/lib/python3*/site-packages/torch)" > /dev/null &&
       cmake --build --preset release -- --quiet
   }
-  check "torch $version: torch_host" torch_host
+  check "torch $version: adapter" adapter
   ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist loadfile \
     tests/torch --junit-xml "$report" || true
   count "torch $version" "$report"

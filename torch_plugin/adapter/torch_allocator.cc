@@ -273,18 +273,19 @@ void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStrea
   (void)core_->record_stream(address_of(data.get()), handle_of(stream.stream()));
 }
 
-void TorchAllocator::emptyCache(MempoolId_t /*pool*/) {
+void TorchAllocator::emptyCache(MempoolId_t pool) {
+  if (previous_->initialized()) previous_->emptyCache(pool);
   if (core_ == nullptr) return;
+  const bool all = pool == MempoolId_t{0, 0};
   const Context context = history_->gather(torch_cuda::RecordContext::ALL);
   for (DeviceIndex device = 0; device < core_->devices(); ++device) {
-    if (!history_->watching()) {
-      (void)core_->device(device)->trim();
-      continue;
+    std::unique_lock<std::recursive_mutex> watch;
+    if (history_->watching()) {
+      watch = history_->watch(device);
+      history_->set_cause(device, context);
     }
-    const auto watch = history_->watch(device);
-    history_->set_cause(device, context);
-    (void)core_->device(device)->trim();
-    history_->set_cause(device, nullptr);
+    (void)(all ? core_of(device).trim() : core_of(device).trim_pool(pool));
+    if (watch.owns_lock()) history_->set_cause(device, nullptr);
   }
 }
 

@@ -1,0 +1,242 @@
+"""Every way gapless comes into a program, and what is said where it cannot."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import LIBRARIES, PACKAGE, PRELOAD, ROOT
+
+GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
+WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
+
+
+def version() -> str:
+    import importlib.metadata
+    return ".".join(importlib.metadata.version("torch").split(".")[:2])
+
+
+def allocator_of(result) -> str:
+    return result.values()["allocator"]
+
+
+def test_without_gapless_it_is_native(simulate):
+    assert allocator_of(simulate(WHO)) == "native"
+
+
+def test_preload(simulate):
+    assert allocator_of(simulate(WHO, gapless=True)) == "gapless"
+    assert allocator_of(simulate(WHO, gapless=True, GAPLESS="0")) == "native"
+
+
+def test_install(simulate):
+    result = simulate(f"""
+        import gapless
+        print("fresh:", gapless.install({{"limit": "1GiB", "edge_sharing": False}}))
+        {WHO}
+        print("limit:", gapless.config()["limit"]["value"])
+        try:
+            torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            print("allowed:", "1024.00 MiB allowed" in str(error) or "1.00 GiB allowed" in str(error))
+        """, PYTHONPATH=str(PACKAGE))
+    values = result.values()
+    assert values == {"fresh": "True", "allocator": "gapless", "limit": "1GiB", "allowed": "True"}
+
+
+def test_install_late_keeps_tensors(simulate):
+    result = simulate("""
+        import gapless, torch, warnings
+        old = torch.tensor(list(range(100))).cuda()
+        cached = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+        del cached                                  # native has it cached
+        before = torch.cuda.memory_allocated()
+        gapless.install()
+        print("allocated is kept:", torch.cuda.memory_allocated() == before)
+        print("cache is given back:", torch.cuda.memory_reserved() <= 2 << 20)
+        new = torch.tensor(list(range(100))).cuda()
+        side = torch.cuda.Stream()
+        old.record_stream(side)
+        print("old:", old.tolist() == list(range(100)))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            print("again:", gapless.install(), str(said[0].message))
+        del old, new
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        print("left:", torch.cuda.memory_allocated(), torch.cuda.memory_reserved())
+        """, PYTHONPATH=str(PACKAGE))
+    values = result.values()
+    assert values["allocated is kept"] == values["cache is given back"] == values["old"] == "True"
+    assert values["again"] == "False gapless is installed already"
+    assert values["left"] == "0 0"
+
+
+def test_python_dash_m(simulate, tmp_path: pathlib.Path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys\n" + WHO + "\nprint('words:', *sys.argv[1:])\nprint('main:', __name__)\n")
+    result = simulate("", words=["-m", "gapless", "-c", "limit:8GiB", str(script), "--batch", "8"],
+                      PYTHONPATH=str(PACKAGE))
+    assert result.values() == {"allocator": "gapless", "words": "--batch 8", "main": "__main__"}
+    result = simulate("", words=["-m", "gapless", str(tmp_path / "none.py")], check=False, PYTHONPATH=str(PACKAGE))
+    assert result.status == 2
+    assert "there is no such file" in result.err
+
+
+def test_gapless_run(tmp_path: pathlib.Path):
+    script = tmp_path / "train.py"
+    script.write_text(WHO)
+    environment = {**os.environ, "LD_PRELOAD": ":".join(map(str, sorted(LIBRARIES.glob("*.so*")))), "SIMGPU_GPUS": "4GiB"}
+    done = subprocess.run([GAPLESS, "run", "--conf", "limit:1GiB", "--", sys.executable, script], env=environment,
+                          capture_output=True, text=True, check=True)
+    assert done.stdout == "allocator: gapless\n"
+    done = subprocess.run([GAPLESS, "run", "--conf", "limt:1GiB", "--", "true"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 2
+    assert "limit" in done.stderr
+
+
+def test_dryrun_with_gapless(tmp_path: pathlib.Path):
+    script = tmp_path / "train.py"
+    script.write_text(WHO)
+    done = subprocess.run([GAPLESS, "dryrun", "--gpu", "4GiB", "--allocator", "gapless,native", "--json",
+                           tmp_path / "rows.json", "--", sys.executable, script],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout == "allocator: gapless\nallocator: native\n"
+
+
+def test_entry_point(simulate, tmp_path: pathlib.Path):
+    # As pip leaves it: metadata beside the package.
+    metadata = tmp_path / "gapless-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: gapless\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text("[torch.backends]\ngapless = gapless:_autoload\n")
+    path = f"{tmp_path}:{PACKAGE}"
+    assert allocator_of(simulate(WHO, PYTHONPATH=path)) == "native"
+    assert allocator_of(simulate(WHO, PYTHONPATH=path, GAPLESS="1")) == "gapless"
+    spawned = simulate("""
+        import gapless
+        gapless.install()
+        import subprocess, sys
+        print(subprocess.run([sys.executable, "-c", sys.argv[-1] if len(sys.argv) > 1 else "import torch; "
+              "torch.ones(1, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"],
+              capture_output=True, text=True).stdout)
+        """, PYTHONPATH=path)
+    assert allocator_of(spawned) == "gapless"
+
+
+def test_data_loader_workers(simulate):
+    result = simulate("""
+        import torch
+
+        class Numbers(torch.utils.data.Dataset):
+            def __len__(self):
+                return 64
+            def __getitem__(self, index):
+                return torch.full((1000,), index)
+
+        if __name__ == "__main__":
+            loader = torch.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2, pin_memory=True)
+            total = sum(int(batch.cuda().cpu()[:, 0].sum()) for batch in loader)
+            print("total:", total, torch.cuda.get_allocator_backend())
+        """, gapless=True)
+    assert result.values()["total"] == f"{sum(range(64))} gapless"
+
+
+def test_wrong_version_is_refused(simulate, tmp_path: pathlib.Path):
+    other = {"2.11": "2.15", "2.15": "2.11"}[version()]
+    theirs = PRELOAD.parent / f"libgapless_torch-{other}.so"
+    if not theirs.exists():
+        pytest.skip(f"{theirs.name} is not built")
+    shutil.copy(theirs, tmp_path / f"libgapless_torch-{version()}.so")
+    result = simulate(f"""
+        import gapless
+        try:
+            gapless.install()
+        except gapless.GaplessError as error:
+            print("refused:", error)
+        {WHO}
+        """, PYTHONPATH=str(PACKAGE), GAPLESS_LIBRARY_PATH=str(tmp_path))
+    values = result.values()
+    assert values["allocator"] == "native"
+    # Loading it fails where the other version's symbols are not there, else the guard says so.
+    assert "cannot be loaded" in values["refused"] or f"built for torch {other}" in values["refused"]
+
+
+def test_preload_without_an_adapter(simulate, tmp_path: pathlib.Path):
+    shutil.copy(PRELOAD, tmp_path)
+    front = ":".join(map(str, [tmp_path / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
+    result = simulate(WHO, LD_PRELOAD=front)
+    assert allocator_of(result) == "native"
+    assert f"no adapter for torch {version()}" in result.err
+
+
+def test_torch_without_cuda(simulate):
+    result = simulate("""
+        import gapless, torch
+        torch.version.cuda = None
+        try:
+            gapless.install()
+        except gapless.GaplessError as error:
+            print("refused:", error)
+        """, PYTHONPATH=str(PACKAGE))
+    assert "built without CUDA" in result.values()["refused"]
+
+
+def test_settings_of_torch(simulate):
+    result = simulate(f"""
+        {WHO}
+        try:
+            torch.empty(3 << 30, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            print("limited:", "2.00 GiB allowed" in str(error))
+        torch.empty(1100 << 10, dtype=torch.uint8, device="cuda")
+        print("peak:", torch.cuda.max_memory_allocated())
+        """, gpus="8GiB", gapless=True,
+        PYTORCH_CUDA_ALLOC_CONF="backend:native,per_process_memory_fraction:0.25,roundup_power2_divisions:4,"
+                                "expandable_segments:True,max_split_size_mb:200")
+    values = result.values()
+    assert values["allocator"] == "gapless"
+    assert values["limited"] == "True"
+    assert int(values["peak"]) == 5 << 18  # 1100 KiB are rounded to 1280
+    assert result.err.count("max_split_size_mb") == 1
+    assert "expandable_segments in" not in result.err
+
+
+def test_adapter_is_built_on_first_use(simulate, tmp_path: pathlib.Path):
+    if version() != "2.11":
+        pytest.skip("once is enough: it takes a minute")
+    package = tmp_path / "site"
+    shutil.copytree(PACKAGE / "gapless", package / "gapless")
+    # As an installed package has it: no adapter beside it, but its sources and archives.
+    (package / "gapless" / "src").mkdir()
+    for folder in ("torch_plugin", "allocator"):
+        shutil.copytree(ROOT / folder, package / "gapless" / "src" / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "gapless" / "lib").mkdir()
+    for archive in ("libgapless_core.a", "libgapless_trace.a"):
+        shutil.copy(PRELOAD.parent / archive, package / "gapless" / "lib")
+    options = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "cache"), "timeout": 600}
+    first = simulate(f"import gapless; gapless.install()\n{WHO}", **options)
+    assert allocator_of(first) == "gapless"
+    assert "building the adapter" in first.err
+    again = simulate(f"import gapless; gapless.install()\n{WHO}", **options)
+    assert allocator_of(again) == "gapless"
+    assert "building" not in again.err
+
+
+def test_methods_of_newer_versions_override(tmp_path: pathlib.Path):
+    # They are declared without `override`, for older versions do not have them: the compiler tells which
+    # of them override something in this one.
+    import importlib.util
+    torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
+    cuda = pathlib.Path("/usr/local/cuda/include")
+    if not (cuda / "cuda_runtime_api.h").exists():
+        pytest.skip("no CUDA headers")
+    done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wsuggest-override", f"-I{ROOT}", f"-isystem{torch}/include",
+                           f"-isystem{cuda}", str(ROOT / "torch_plugin" / "adapter" / "recording.cc")],
+                          capture_output=True, text=True, check=True)
+    found = {line.split("TorchAllocator::")[1].split("(")[0] for line in done.stderr.splitlines() if "can be marked override" in line}
+    newer = {"attachOomRejectionObserver", "getContextForPointer", "supportsUserMetadata", "annotateMemory"}
+    assert found == {"2.11": set(), "2.15": newer}[version()]
