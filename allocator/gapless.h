@@ -97,6 +97,9 @@ gapless_status gapless_alloc(gapless_allocator* allocator, int32_t device, size_
  * GAPLESS_INVALID_ARGUMENT. */
 gapless_status gapless_free(gapless_allocator* allocator, void* memory);
 
+/* Whether a live block of this allocator begins there; then *bytes is its size, rounded. */
+int gapless_owns(const gapless_allocator* allocator, const void* memory, size_t* bytes);
+
 /* The live block is used by work on that stream too, given to it before the block is freed: its
  * memory is not used again before that work is done. The host never waits for that. */
 gapless_status gapless_record_stream(gapless_allocator* allocator, void* memory, void* stream);

@@ -240,3 +240,38 @@ def test_methods_of_newer_versions_override(tmp_path: pathlib.Path):
     found = {line.split("TorchAllocator::")[1].split("(")[0] for line in done.stderr.splitlines() if "can be marked override" in line}
     newer = {"attachOomRejectionObserver", "getContextForPointer", "supportsUserMetadata", "annotateMemory"}
     assert found == {"2.11": set(), "2.15": newer}[version()]
+
+
+def test_pluggable(simulate):
+    result = simulate("""
+        import gapless, torch
+        torch.cuda.memory.change_current_allocator(gapless.pluggable_allocator())
+        print("allocator:", torch.cuda.get_allocator_backend())
+        tensors = [torch.empty(8 << 20, dtype=torch.uint8, device="cuda") for _ in range(120)]
+        tensors[0].record_stream(torch.cuda.Stream())
+        del tensors[::2]
+        joined = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")   # in 60 pieces of 8 MiB
+        print("joined:", joined.numel())
+        torch.cuda.set_per_process_memory_fraction(0.5)
+        del joined
+        torch.cuda.empty_cache()
+        try:
+            torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            print("out of memory:", "gapless: asked for 1.00 GiB" in str(error))
+        """, gpus="1434MiB", PYTHONPATH=str(PACKAGE))
+    assert result.values() == {"allocator": "pluggable", "joined": str(400 << 20), "out of memory": "True"}
+
+
+def test_pluggable_in_a_pool(simulate):
+    result = simulate("""
+        import gapless, torch
+        pool = torch.cuda.MemPool(gapless.pluggable_allocator().allocator())
+        with torch.cuda.use_mem_pool(pool):
+            tensor = torch.tensor(list(range(100))).cuda()
+        print("numbers:", tensor.tolist() == list(range(100)))
+        print("allocator:", torch.cuda.get_allocator_backend())
+        del tensor, pool
+        torch.cuda.empty_cache()
+        """, PYTHONPATH=str(PACKAGE))
+    assert result.values() == {"numbers": "True", "allocator": "native"}

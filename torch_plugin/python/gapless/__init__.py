@@ -24,8 +24,8 @@ from typing import Any, Union
 from ._library import GaplessError, Library, adapter_for_loaded_torch
 from ._report import Report
 
-__all__ = ["GaplessError", "Report", "config", "install", "is_installed", "memory_stats", "report", "sleep",
-           "snapshot", "trace", "trim", "wake"]
+__all__ = ["GaplessError", "Report", "config", "install", "is_installed", "memory_stats", "pluggable_allocator",
+           "report", "sleep", "snapshot", "trace", "trim", "wake"]
 __version__ = "0.1.0"
 
 Options = Union[str, Mapping[str, Any], None]
@@ -72,6 +72,38 @@ def install(options: Options = None) -> bool:
     if note:
         warnings.warn(note, stacklevel=2)
     return fresh
+
+
+def pluggable_allocator() -> Any:
+    """gapless as a torch.cuda.memory.CUDAPluggableAllocator, for any version of torch: no adapter is needed.
+
+        torch.cuda.memory.change_current_allocator(gapless.pluggable_allocator())
+        pool = torch.cuda.MemPool(gapless.pluggable_allocator().allocator())
+
+    PyTorch offers such allocators no statistics, no snapshots, no history, no graphs' pools and no sharing:
+    install() has all of that. As a MemPool's allocator it provides the segments that PyTorch's own caches.
+    """
+    import ctypes
+
+    import torch
+    from ._library import library_folders
+    for folder in library_folders():
+        if (path := folder / "libgapless.so").exists():
+            break
+    else:
+        raise GaplessError("libgapless.so is not there")
+    made = torch.cuda.memory.CUDAPluggableAllocator(str(path), "gapless_torch_alloc", "gapless_torch_free")
+    library = ctypes.CDLL(str(path))
+
+    def address(name: str) -> int:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+    functions = made.allocator()
+    functions.set_record_stream_fn(address("gapless_torch_record_stream"))
+    functions.set_reset_fn(address("gapless_torch_empty_cache"))
+    functions.set_memory_fraction_fn(address("gapless_torch_set_memory_fraction"))
+    functions.set_base_alloc_fn(address("gapless_torch_base_allocation"))
+    return made
 
 
 def is_installed() -> bool:
