@@ -239,3 +239,21 @@ def test_visible_devices(simulate):
     for visible, names in (("1", "[8]"), ("2,0", "[12, 16]"), ("", "[]"), ("0,7", "[16]")):
         values = simulate(code, gpus="16GiB,8GiB,12GiB", CUDA_VISIBLE_DEVICES=visible).values()
         assert values["names"] == names
+
+
+@pytest.mark.parametrize("mode, refused", [("global", True), ("thread_local", True), ("relaxed", False)])
+def test_calls_that_could_wait_are_refused_in_a_capture(simulate, mode, refused):
+    result = simulate(f"""
+        import torch
+        event = torch.cuda.Event()
+        event.record()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="{mode}"):
+                torch.ones(10, device="cuda").add_(1)
+                event.query()
+            print("captured: yes")
+        except torch.AcceleratorError as error:
+            print("captured: no,", str(error).splitlines()[0])
+        """)
+    assert result.values()["captured"].startswith("no, CUDA error: operation failed due to a previous error" if refused else "yes")

@@ -168,7 +168,7 @@ def test_wrong_version_is_refused(simulate, tmp_path: pathlib.Path):
 def test_preload_without_an_adapter(simulate, tmp_path: pathlib.Path):
     shutil.copy(PRELOAD, tmp_path)
     front = ":".join(map(str, [tmp_path / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
-    result = simulate(WHO, LD_PRELOAD=front)
+    result = simulate(WHO, LD_PRELOAD=front, XDG_CACHE_HOME=str(tmp_path))
     assert allocator_of(result) == "native"
     assert f"no adapter for torch {version()}" in result.err
 
@@ -224,6 +224,10 @@ def test_adapter_is_built_on_first_use(simulate, tmp_path: pathlib.Path):
     again = simulate(f"import gapless; gapless.install()\n{WHO}", **options)
     assert allocator_of(again) == "gapless"
     assert "building" not in again.err
+    # What is preloaded finds it in the cache too.
+    shutil.copy(PRELOAD, package / "gapless" / "lib")
+    front = ":".join(map(str, [package / "gapless" / "lib" / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
+    assert allocator_of(simulate(WHO, LD_PRELOAD=front, **options)) == "gapless"
 
 
 def test_methods_of_newer_versions_override(tmp_path: pathlib.Path):

@@ -5,7 +5,7 @@
 //   torch.zeros(1, device="cuda")
 //     torch calls c10::cuda::device_count_ensure_non_zero(), right before it makes its allocator
 //     this library has that name too, and comes first: it loads libgapless_torch-VERSION.so, which
-//     lies beside it, and installs it; then it calls torch's own
+//     lies beside it or in the user's cache, and installs it; then it calls torch's own
 //
 // It knows nothing of torch but that name, and does nothing in programs that never call it: it is
 // in every child of the command it was started with. GAPLESS=0 turns it off.
@@ -37,6 +37,14 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
+// Where adapters that were built on first use are (the Python package's _build.py).
+std::string cache_folder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/gapless";
+  const char* const home = std::getenv("HOME");
+  return std::string(home == nullptr ? "" : home) + "/.cache/gapless";
+}
+
 // "2.11, 2.15": the versions that adapters lie beside this library for.
 std::string versions_in(const std::string& folder) {
   std::string versions;
@@ -61,13 +69,16 @@ void install() {
     return;
   }
   const std::string folder = own_folder();
-  const std::string path = folder + "/" + kAdapter + version + ".so";
-  void* const adapter = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string name = "/" + (kAdapter + version) + ".so";
+  void* adapter = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (adapter == nullptr) {
-    say("no adapter for torch " + version + " (" + dlerror() +
-        "); there are: " + versions_in(folder) +
-        ". PyTorch's own allocator is used. `python -m gapless build` makes one");
-    return;
+    const std::string why = dlerror();
+    adapter = dlopen((cache_folder() + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (adapter == nullptr) {
+      say("no adapter for torch " + version + " (" + why + "); there are: " + versions_in(folder) +
+          ". PyTorch's own allocator is used. `python -m gapless build` makes one");
+      return;
+    }
   }
   using Install = int (*)(char*, std::size_t);
   const auto function = reinterpret_cast<Install>(dlsym(adapter, "gapless_torch_install"));

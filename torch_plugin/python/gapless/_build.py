@@ -58,8 +58,17 @@ def adapter(version: str, quiet: bool = False) -> pathlib.Path:
         digest.update(path.read_bytes())
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
     target = cache / digest.hexdigest()[:16] / f"libgapless_torch-{version}.so"
-    if target.exists():
+    latest = cache / target.name  # where libgapless_preload.so looks
+
+    def offer() -> pathlib.Path:
+        link = cache / f"{target.name}.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        os.replace(link, latest)
         return target
+
+    if target.exists():
+        return offer()
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
         raise GaplessError(f"there is no adapter for torch {version}, and no C++ compiler to build one with: "
@@ -82,4 +91,4 @@ def adapter(version: str, quiet: bool = False) -> pathlib.Path:
              "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
              f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
         os.replace(whole, target)  # whole, or not there
-    return target
+    return offer()
