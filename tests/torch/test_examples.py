@@ -7,6 +7,18 @@ import pytest
 from conftest import LIBRARIES, ROOT
 
 
+# Each program with sizes that take a few seconds.
+SMALL = [
+    ("qwen_lora.py", ("--layers", 2, "--steps", 3, "--tokens", 256)),
+    ("t5_small.py", ("--steps", 3, "--batch", 4)),
+    ("serve_kv.py", ("--steps", 50, "--layers", 2, "--prompt", 200)),
+    ("gpt2_multi_gpu.py", ("--steps", 3, "--layers", 2, "--tokens", 256)),
+    ("zero3.py", ("--steps", 3, "--layers", 4, "--width", 512, "--heads", 8)),
+    ("vision_multiscale.py", ("--steps", 10, "--batch", 1, "--most", 480)),
+    ("graphs.py", ("--steps", 50, "--layers", 2, "--width", 512)),
+]
+
+
 @pytest.fixture
 def example(simulate):
     """example(name, *words, gpus=...): the Result of an example program."""
@@ -29,15 +41,7 @@ def test_qwen_lora_fails_where_it_should(example):
     assert result.out.count("step ") == 3
 
 
-@pytest.mark.parametrize("name, words", [
-    ("qwen_lora.py", ("--layers", 2, "--steps", 3, "--tokens", 256)),
-    ("t5_small.py", ("--steps", 3, "--batch", 4)),
-    ("serve_kv.py", ("--steps", 50, "--layers", 2, "--prompt", 200)),
-    ("gpt2_multi_gpu.py", ("--steps", 3, "--layers", 2, "--tokens", 256)),
-    ("zero3.py", ("--steps", 3, "--layers", 4, "--width", 512, "--heads", 8)),
-    ("vision_multiscale.py", ("--steps", 10, "--batch", 1, "--most", 480)),
-    ("graphs.py", ("--steps", 50, "--layers", 2, "--width", 512)),
-])
+@pytest.mark.parametrize("name, words", SMALL)
 def test_small_ones_run(example, name, words):
     for settings in ("", "expandable_segments:True"):
         result = example(name, *words, gpus="16GiB,16GiB", PYTORCH_CUDA_ALLOC_CONF=settings)
@@ -65,15 +69,7 @@ def test_each_has_help(path):
     assert "gapless dryrun" in done.stdout
 
 
-@pytest.mark.parametrize("name, words", [
-    ("qwen_lora.py", ("--layers", 2, "--steps", 3, "--tokens", 256)),
-    ("t5_small.py", ("--steps", 3, "--batch", 4)),
-    ("serve_kv.py", ("--steps", 50, "--layers", 2, "--prompt", 200)),
-    ("gpt2_multi_gpu.py", ("--steps", 3, "--layers", 2, "--tokens", 256)),
-    ("zero3.py", ("--steps", 3, "--layers", 4, "--width", 512, "--heads", 8)),
-    ("vision_multiscale.py", ("--steps", 10, "--batch", 1, "--most", 480)),
-    ("graphs.py", ("--steps", 50, "--layers", 2, "--width", 512)),
-])
+@pytest.mark.parametrize("name, words", SMALL)
 def test_small_ones_run_with_gapless(example, name, words):
     result = example(name, *words, gpus="16GiB,16GiB", gapless=True)
     assert "peak allocated" in result.out
