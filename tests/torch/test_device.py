@@ -190,12 +190,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_memory_is_shared_between_processes(simulate, tmp_path, settings):
+@pytest.mark.parametrize("settings, gapless", [("", False), ("expandable_segments:True", False), ("", True)],
+                         ids=["native", "expandable", "gapless"])
+def test_memory_is_shared_between_processes(simulate, tmp_path, settings, gapless):
     # Sent to another process, memory is seen and written there, and not charged a second time.
     program = tmp_path / "sharing.py"
     program.write_text(SHARING)
-    values = simulate(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')",
+    values = simulate(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", gapless=gapless,
                       PYTORCH_CUDA_ALLOC_CONF=settings).values()
     assert values == {"seen": "([0, 1, 2, 3, 4, 5], 0)", "free there": "True",
                       "written there": "[9, 9, 9, 9, 9, 9]", "status": "0"}
