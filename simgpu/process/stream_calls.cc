@@ -31,6 +31,15 @@ int idle_stream(Process& process, void* handle, Stream*& stream) {
                                                                : abi::success;
 }
 
+// The event, if it may be asked or waited for: not one that a capture recorded, and not while one
+// could be held up by it.
+int outside_event(Process& process, void* handle, Event*& event) {
+  event = event_of(process, handle);
+  if (event == nullptr) return abi::invalid_resource_handle;
+  if (event->capture) return abi::captured_event;
+  return forbidden_while_capturing(process) ? abi::stream_capture_unsupported : abi::success;
+}
+
 }  // namespace
 
 int create(void** stream, unsigned flags, int priority) {
@@ -140,20 +149,18 @@ int record_event(void* handle, void* stream_handle) {
 
 int query_event(void* handle) {
   const Entry entry(DriverCall::event_query);
-  Event* event = event_of(entry.process, handle);
-  if (event == nullptr) return abi::invalid_resource_handle;
-  if (event->capture) return abi::captured_event;
-  if (forbidden_while_capturing(entry.process)) return abi::stream_capture_unsupported;
+  Event* event = nullptr;
+  const int error = outside_event(entry.process, handle, event);
+  if (error != abi::success) return error;
   if (!event->recorded) return abi::success;
   return entry.process.streams.time().query(event->handle) ? abi::success : abi::not_ready;
 }
 
 int synchronize_event(void* handle) {
   const Entry entry(DriverCall::event_synchronize);
-  Event* event = event_of(entry.process, handle);
-  if (event == nullptr) return abi::invalid_resource_handle;
-  if (event->capture) return abi::captured_event;
-  if (forbidden_while_capturing(entry.process)) return abi::stream_capture_unsupported;
+  Event* event = nullptr;
+  const int error = outside_event(entry.process, handle, event);
+  if (error != abi::success) return error;
   if (event->recorded) entry.process.streams.time().synchronize_event(event->handle);
   return abi::success;
 }

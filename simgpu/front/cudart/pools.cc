@@ -8,7 +8,6 @@
 using namespace gapless;
 using namespace gapless::simgpu;
 
-CUDART int cudaMalloc(void** pointer, std::size_t bytes);
 CUDART int cudaFree(void* pointer);
 
 namespace {
@@ -35,29 +34,36 @@ std::set<void*>& owned_by_graphs() {
 }
 
 int take(void** pointer, std::size_t bytes, Pool& pool) {
-  const Entry entry;
-  const std::uint64_t before = entry.process.memory.free_bytes(pool.device);
-  const int error = cudaMalloc(pointer, bytes);
-  if (error != abi::success || bytes == 0) return error;
-  pool.reserved_bytes += before - entry.process.memory.free_bytes(pool.device);
+  const Entry entry(DriverCall::mem_alloc);
+  *pointer = nullptr;
+  if (bytes == 0) return abi::success;
+  auto& memory = entry.process.memory;
+  memory.ensure_context(pool.device);
+  const std::uint64_t before = memory.free_bytes(pool.device);
+  DeviceAddress address = 0;
+  const DriverStatus status = memory.alloc(pool.device, bytes, address);
+  if (status != DriverStatus::ok) return answer(status);
+  *pointer = reinterpret_cast<void*>(address);
+  pool.reserved_bytes += before - memory.free_bytes(pool.device);
   pool.used_bytes += bytes;
   pool.most_reserved_bytes = std::max(pool.most_reserved_bytes, pool.reserved_bytes);
   pool.most_used_bytes = std::max(pool.most_used_bytes, pool.used_bytes);
   taken()[*pointer] = {&pool, bytes};
-  return error;
+  return abi::success;
 }
 
 int give_back(void* pointer) {
   const Entry entry;
   const auto found = taken().find(pointer);
   if (found == taken().end()) return cudaFree(pointer);
+  const Entry freed(DriverCall::mem_free);
   auto [pool, bytes] = found->second;
   taken().erase(found);
   const std::uint64_t before = entry.process.memory.free_bytes(pool->device);
-  const int error = cudaFree(pointer);
+  const DriverStatus status = entry.process.memory.free(reinterpret_cast<DeviceAddress>(pointer));
   pool->reserved_bytes -= entry.process.memory.free_bytes(pool->device) - before;
   pool->used_bytes -= bytes;
-  return error;
+  return answer(status);
 }
 
 // During capture: a node of the graph, and memory of the graph's own.
