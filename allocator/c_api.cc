@@ -168,6 +168,21 @@ gapless_status gapless_record_stream(gapless_allocator* allocator, void* memory,
   });
 }
 
+gapless_status gapless_record_stream_of(gapless_allocator* allocator, void* memory, int32_t device,
+                                        void* stream) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->devices->device(device) == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "there is no such device");
+    }
+    const Status status = allocator->devices->record_stream(
+        reinterpret_cast<gapless::DeviceAddress>(memory),
+        gapless::DeviceStream{device, reinterpret_cast<gapless::StreamHandle>(stream)});
+    if (status == Status::ok) return GAPLESS_OK;
+    return fail(code_of(status), "record_stream of an address that no block begins at");
+  });
+}
+
 gapless_status gapless_begin_pool(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
                                   uint64_t pool_second, void* stream, int all_streams) {
   return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {

@@ -104,6 +104,10 @@ int gapless_owns(const gapless_allocator* allocator, const void* memory, size_t*
  * memory is not used again before that work is done. The host never waits for that. */
 gapless_status gapless_record_stream(gapless_allocator* allocator, void* memory, void* stream);
 
+/* The same where the stream may be another device's than the memory's: a copy between devices. */
+gapless_status gapless_record_stream_of(gapless_allocator* allocator, void* memory, int32_t device,
+                                        void* stream);
+
 /* Private pools, named by two numbers as PyTorch's: {0, n} or {n, 0}. Between begin and end
  * requests on `stream` (on any stream where `all_streams` is not 0) go to the pool; begin comes
  * before a graph capture, end after it. What is free in a pool is only the pool's, until it has

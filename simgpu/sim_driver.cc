@@ -402,6 +402,11 @@ DriverStatus SimDriver::event_record(DeviceIndex device, EventHandle event, Stre
   const auto index = stream_index(device, stream, "event_record");
   if (!index || !known_event(event, "event_record")) return DriverStatus::invalid_handle;
   if (forbidden_in_capture("event_record", stream)) return DriverStatus::not_permitted;
+  if (const DeviceIndex made_on = timeline_.device_of_event(event); made_on != device) {
+    violations_.push_back(
+        fmt::format("event_record of device {}'s event on a stream of device {}", made_on, device));
+    return DriverStatus::invalid_handle;
+  }
   timeline_.record(event, *index);
   return DriverStatus::ok;
 }

@@ -49,15 +49,16 @@ Stamp Timeline::submit(std::uint32_t stream, std::uint64_t duration_ns) {
   return {stream, ++queue.last_number};
 }
 
-EventHandle Timeline::create_event(DeviceIndex /*device*/) {
+EventHandle Timeline::create_event(DeviceIndex device) {
   const EventHandle handle = next_handle_;
   next_handle_ += 16;
-  events_[handle] = {};
+  events_[handle] = {device, 0, {}};
   return handle;
 }
 
 void Timeline::record(EventHandle event, std::uint32_t stream) {
-  events_[event] = {std::max(streams_[stream].busy_until_ns, now_ns_), after(stream)};
+  Event& state = events_[event];
+  state = {state.device, std::max(streams_[stream].busy_until_ns, now_ns_), after(stream)};
 }
 
 bool Timeline::query(EventHandle event) {

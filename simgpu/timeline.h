@@ -44,6 +44,9 @@ class Timeline {
 
   EventHandle create_event(DeviceIndex device);
   [[nodiscard]] bool has_event(EventHandle event) const { return events_.contains(event); }
+  [[nodiscard]] DeviceIndex device_of_event(EventHandle event) const {
+    return events_.at(event).device;
+  }
   void destroy_event(EventHandle event) { events_.erase(event); }
   void record(EventHandle event, std::uint32_t stream);
   /// Whether the event's work is done; where it is, the host knows from now on.
@@ -85,6 +88,7 @@ class Timeline {
     VectorClock knows;
   };
   struct Event {
+    DeviceIndex device = 0;
     std::uint64_t done_ns = 0;
     VectorClock knows;
   };

@@ -29,6 +29,13 @@ Status Allocator::free(DeviceAddress address) {
   return Status::invalid_argument;
 }
 
+Status Allocator::record_stream(DeviceAddress address, const DeviceStream& stream) {
+  for (const auto& device : devices_) {
+    if (device->record_stream(address, stream) == Status::ok) return Status::ok;
+  }
+  return Status::invalid_argument;
+}
+
 Status Allocator::record_stream(DeviceAddress address, StreamHandle stream) {
   for (const auto& device : devices_) {
     if (device->record_stream(address, stream) == Status::ok) return Status::ok;

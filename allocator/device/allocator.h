@@ -24,6 +24,8 @@ class Allocator {
                DeviceAddress& address);
   /// Finds the device itself: addresses are unique over all devices.
   Status free(DeviceAddress address);
+  Status record_stream(DeviceAddress address, const DeviceStream& stream);
+  /// A stream of the device that the memory is on.
   Status record_stream(DeviceAddress address, StreamHandle stream);
 
  private:

@@ -18,7 +18,7 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   const Owner general = heap.streams().number_of(stream);
   bool capturing = false;
-  const DriverStatus asked = heap.streams().ask_capturing(stream, capturing);
+  const DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) return heap.refused(asked);
   pool.captured = pool.captured || capturing;
   request.owner = heap.owner_in_pool(general, index);
@@ -133,6 +133,16 @@ Status DeviceAllocator::end_pool(PoolId id) {
   for_each_arena([&](Arena& arena) { arena.heap.streams().watch_captures(pools_.active()); });
   give_up_if_unused(pool);
   return Status::ok;
+}
+
+void DeviceAllocator::expect_capture_marks() {
+  const std::scoped_lock lock(lock_);
+  if (!capture_marks_) capture_marks_ = 0;
+}
+
+void DeviceAllocator::note_capture(bool begins) {
+  const std::scoped_lock lock(lock_);
+  capture_marks_ = std::max(0, capture_marks_.value_or(0) + (begins ? 1 : -1));
 }
 
 Status DeviceAllocator::set_pool_use_on_oom(PoolId id, bool use) {

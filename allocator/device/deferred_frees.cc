@@ -4,37 +4,22 @@
 
 namespace gapless {
 
-DeferredFrees::~DeferredFrees() {
-  finish();
-  for (const EventHandle event : spare_events_) driver_.event_destroy(device_, event);
-}
-
-bool DeferredFrees::record(StreamHandle stream, EventHandle& event) {
-  if (!spare_events_.empty()) {
-    event = spare_events_.back();
-    spare_events_.pop_back();
-  } else if (driver_.event_create(device_, event) != DriverStatus::ok) {
-    return false;
-  }
-  if (driver_.event_record(device_, event, stream) == DriverStatus::ok) return true;
-  spare_events_.push_back(event);
-  return false;
-}
-
-void DeferredFrees::add(const std::vector<StreamHandle>& uses, std::function<void()> done) {
+void DeferredFrees::add(const std::vector<DeviceStream>& uses, std::function<void()> done) {
   const auto free = std::make_shared<Free>(std::move(done));
-  for (const StreamHandle stream : uses) {
+  for (const DeviceStream& stream : uses) {
     EventHandle event = 0;
-    if (record(stream, event)) by_stream_[stream].push_back({event, free});
+    if (events_.record(stream, event) == DriverStatus::ok) {
+      by_stream_[stream].push_back({event, free});
+    }
   }
 }
 
 void DeferredFrees::poll() {
   for (auto stream = by_stream_.begin(); stream != by_stream_.end();) {
-    std::deque<Waiting>& waiting = stream->second;
+    auto& [of, waiting] = *stream;
     while (!waiting.empty() &&
-           driver_.event_query(device_, waiting.front().event) != DriverStatus::not_ready) {
-      spare_events_.push_back(waiting.front().event);
+           driver_.event_query(of.device, waiting.front().event) != DriverStatus::not_ready) {
+      events_.put_back(of.device, waiting.front().event);
       waiting.pop_front();
     }
     stream = waiting.empty() ? by_stream_.erase(stream) : std::next(stream);
@@ -43,7 +28,7 @@ void DeferredFrees::poll() {
 
 void DeferredFrees::finish() {
   for (const auto& [stream, waiting] : std::exchange(by_stream_, {})) {
-    for (const Waiting& one : waiting) spare_events_.push_back(one.event);
+    for (const Waiting& one : waiting) events_.put_back(stream.device, one.event);
   }
 }
 

@@ -16,20 +16,20 @@
 #include <memory>
 #include <vector>
 
-#include "allocator/driver/driver.h"
+#include "allocator/stream/event_pool.h"
 
 namespace gapless {
 
 class DeferredFrees {
  public:
-  DeferredFrees(Driver& driver, DeviceIndex device) : driver_(driver), device_(device) {}
+  explicit DeferredFrees(Driver& driver) : driver_(driver), events_(driver) {}
   DeferredFrees(const DeferredFrees&) = delete;
   DeferredFrees& operator=(const DeferredFrees&) = delete;
-  ~DeferredFrees();
+  ~DeferredFrees() { finish(); }
 
   /// A block was freed that these streams used; done() is called when they have come past it: in
   /// poll(), or at once where they cannot be asked.
-  void add(const std::vector<StreamHandle>& uses, std::function<void()> done);
+  void add(const std::vector<DeviceStream>& uses, std::function<void()> done);
   [[nodiscard]] bool empty() const { return by_stream_.empty(); }
   /// Asks each stream's oldest events.
   void poll();
@@ -50,12 +50,10 @@ class DeferredFrees {
     EventHandle event = 0;
     std::shared_ptr<Free> free;
   };
-  [[nodiscard]] bool record(StreamHandle stream, EventHandle& event);
 
   Driver& driver_;
-  DeviceIndex device_;
-  std::map<StreamHandle, std::deque<Waiting>> by_stream_;
-  std::vector<EventHandle> spare_events_;
+  EventPool events_;
+  std::map<DeviceStream, std::deque<Waiting>> by_stream_;
 };
 
 }  // namespace gapless

@@ -23,7 +23,7 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
       options_(options),
       main_(driver, device, properties, options),
       watches_frees_(options.soft_limit != UINT64_MAX),
-      deferred_(driver, device) {}
+      deferred_(driver) {}
 
 DeviceAllocator::~DeviceAllocator() {
   for_each_arena([](Arena& arena) {
@@ -70,7 +70,7 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
     const std::scoped_lock lock(lock_);
     ++statistics_.ooms;
     // PyTorch's allocator has waited for everything by now, and counts it as free.
-    if (!deferred_.empty() && !main_.heap.streams().watches_captures() &&
+    if (!deferred_.empty() && !captures() &&
         driver_.device_synchronize(device_) == DriverStatus::ok) {
       deferred_.finish();
     }
@@ -108,7 +108,7 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_byt
     last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
     return Status::out_of_memory;
   }
-  if (!deferred_.empty() && !main_.heap.streams().watches_captures()) [[unlikely]]
+  if (!deferred_.empty() && !captures()) [[unlikely]]
     deferred_.poll();
   const auto units = static_cast<Unit>((wanted + kUnitBytes - 1) / kUnitBytes);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
@@ -180,7 +180,7 @@ DeviceAllocator::Found DeviceAllocator::find(DeviceAddress address) {
   return found;
 }
 
-Status DeviceAllocator::record_stream(DeviceAddress address, StreamHandle stream) {
+Status DeviceAllocator::record_stream(DeviceAddress address, const DeviceStream& stream) {
   if (address == 0) return Status::ok;
   const std::scoped_lock lock(lock_);
   const Found found = find(address);
@@ -211,9 +211,9 @@ void DeviceAllocator::keep_soft_limit() {
 void DeviceAllocator::defer_if_used(const Arena& arena, const Block& block) {
   const StreamLedger& streams = arena.heap.streams();
   const auto members = streams.sets().members(block.owner);
-  if (members.size() < 2 || streams.watches_captures()) return;
-  std::vector<StreamHandle> uses;
-  for (const StreamIndex stream : members.subspan(1)) uses.push_back(streams.sets().handle(stream));
+  if (members.size() < 2 || captures()) return;
+  std::vector<DeviceStream> uses;
+  for (const StreamIndex stream : members.subspan(1)) uses.push_back(streams.sets().stream(stream));
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   const bool small = block.small;
   const std::int64_t requested = bytes - block.extra;

@@ -134,10 +134,14 @@ class DeviceAllocator {
   /// `usage`, where given, is set on success.
   Status free(DeviceAddress address, Usage* usage = nullptr);
 
-  /// The live block is used by work on that stream too, given to it before the block is freed. Its
-  /// memory is then not used again before that work, without anyone waiting on the host.
-  /// invalid_argument for an address that alloc did not give.
-  Status record_stream(DeviceAddress address, StreamHandle stream);
+  /// The live block is used by work on that stream too, which may be another device's, given to it
+  /// before the block is freed. Its memory is then not used again before that work, without anyone
+  /// waiting on the host. invalid_argument for an address that alloc did not give.
+  Status record_stream(DeviceAddress address, const DeviceStream& stream);
+  /// The same for a stream of this device.
+  Status record_stream(DeviceAddress address, StreamHandle stream) {
+    return record_stream(address, DeviceStream{device_, stream});
+  }
 
   // --- private pools (pools.h) ------------------------------------------------------------------
 
@@ -153,6 +157,11 @@ class DeviceAllocator {
   Status begin_pool(PoolId id, StreamFilter filter);
   /// Ends the last begin_pool() of that pool; after a capture has ended.
   Status end_pool(PoolId id);
+  /// note_capture() will tell of every capture; else one is supposed while a pool is begun, and
+  /// blocks that other streams use count as active until it is ended (record_stream).
+  void expect_capture_marks();
+  /// A graph is captured from now on, or one less.
+  void note_capture(bool begins);
   /// What is free in the pool may serve others before a request fails.
   Status set_pool_use_on_oom(PoolId id, bool use);
   /// Each block of the pool begins and ends with a page, which it shares with no other (PyTorch's
@@ -333,6 +342,10 @@ class DeviceAllocator {
   }
   /// What there is to do after a free where there are pools or a soft limit.
   void after_free(Arena& arena, Owner owner, std::uint64_t bytes);
+  /// Whether streams may not be asked how far they are, as PyTorch's allocator sees it.
+  [[nodiscard]] bool captures() const {
+    return capture_marks_ ? *capture_marks_ > 0 : main_.heap.streams().watches_captures();
+  }
   /// Where record_stream() was called for the block, it counts as active a while longer.
   void defer_if_used(const Arena& arena, const Block& block);
   /// Gives free pages back where more than the soft limit is reserved and that would help.
@@ -378,6 +391,7 @@ class DeviceAllocator {
   };
   std::map<DeviceAddress, Pinned> pinned_;
   DeferredFrees deferred_;
+  std::optional<int> capture_marks_;  // captures that note_capture() told of
   std::uint64_t peak_spilled_bytes_ = 0;
   std::optional<std::chrono::steady_clock::time_point> spilled_since_;
   std::string last_failure_;

@@ -79,7 +79,7 @@ class DeviceHeap {
   /// The owner as one of that pool.
   Owner owner_in_pool(Owner owner, PoolIndex pool);
   /// The owner of a block that is used on `stream` too.
-  Owner owner_with_use(Owner owner, StreamHandle stream);
+  Owner owner_with_use(Owner owner, const DeviceStream& stream);
   /// A block of `size` units in the pool of `owner`; `general` is the same streams outside of it.
   /// `capturing`: a graph is; then nothing is waited for, and no event touched.
   Placed place_in_pool(Unit size, Owner owner, Owner general, bool capturing, const Demand& demand);

@@ -37,7 +37,7 @@ Owner DeviceHeap::owner_in_pool(Owner owner, PoolIndex pool) {
   return in_pool;
 }
 
-Owner DeviceHeap::owner_with_use(Owner owner, StreamHandle stream) {
+Owner DeviceHeap::owner_with_use(Owner owner, const DeviceStream& stream) {
   const Owner used = streams_.with_use(owner, stream);
   home_.note_pool(used, streams_.sets().pool_of(used));
   return used;

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +35,13 @@ using DeviceAddress = std::uint64_t;
 using MemHandle = std::uint64_t;
 /// A stream as CUDA's own pointer value; 0 is the default stream.
 using StreamHandle = std::uint64_t;
+/// A stream and the device it belongs to: every device has a default stream 0.
+struct DeviceStream {
+  DeviceIndex device = 0;
+  StreamHandle handle = 0;
+
+  auto operator<=>(const DeviceStream&) const = default;
+};
 /// An event; 0 is none.
 using EventHandle = std::uint64_t;
 

@@ -22,16 +22,16 @@ namespace gapless {
 
 class CaptureOrder {
  public:
-  CaptureOrder(Driver& driver, DeviceIndex device) : driver_(driver), device_(device) {}
+  explicit CaptureOrder(Driver& driver) : driver_(driver) {}
 
   /// A block was made for a stream that is being captured.
-  void note_made(BlockId block, StreamHandle stream);
+  void note_made(BlockId block, const DeviceStream& stream);
   /// A block was freed in that epoch which these streams used. Where it was not made in the same
   /// capture (no graph shows all its uses then), or the streams are not all captured into one
   /// graph, or the driver does not say, nothing is known of what the owner frees until forget().
-  void note_free(BlockId block, Owner owner, Epoch epoch, std::span<const StreamHandle> streams);
+  void note_free(BlockId block, Owner owner, Epoch epoch, std::span<const DeviceStream> streams);
   /// Up to which epoch the stream's next work comes after all that the owner freed; 0: none.
-  Epoch before(StreamHandle user, Owner freed_by);
+  Epoch before(const DeviceStream& user, Owner freed_by);
   /// No graph is captured any more.
   void forget();
 
@@ -43,11 +43,11 @@ class CaptureOrder {
     std::vector<std::uint64_t> nodes;
   };
   /// The nodes that the stream's next work comes after.
-  [[nodiscard]] bool find_ancestors(const CapturePoint& point);
-  [[nodiscard]] const std::vector<std::uint64_t>* dependencies(std::uint64_t node);
+  [[nodiscard]] bool find_ancestors(DeviceIndex device, const CapturePoint& point);
+  [[nodiscard]] const std::vector<std::uint64_t>* dependencies(DeviceIndex device,
+                                                               std::uint64_t node);
 
   Driver& driver_;
-  DeviceIndex device_;
   std::unordered_map<Owner, std::vector<Mark>> marks_;  // by epoch
   std::unordered_set<Owner> unknown_;                   // freed where nothing is known
   std::unordered_map<BlockId, std::uint64_t> made_in_;  // the capture, by block

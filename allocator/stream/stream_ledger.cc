@@ -1,5 +1,6 @@
 #include "allocator/stream/stream_ledger.h"
 
+#include <set>
 #include <utility>
 
 namespace gapless {
@@ -12,26 +13,22 @@ constexpr std::size_t kManyPending = 16;
 
 }  // namespace
 
-StreamLedger::~StreamLedger() {
-  for (Stream& stream : streams_) {
-    for (const Pending& pending : stream.pending) spare_events_.push_back(pending.event);
-  }
-  for (const EventHandle event : spare_events_) driver_.event_destroy(device_, event);
-}
+StreamLedger::~StreamLedger() { forget_pending(); }
 
 void StreamLedger::add_stream() { streams_.resize(sets_.streams()); }
 
-Owner StreamLedger::with_use(Owner owner, StreamHandle stream) {
+Owner StreamLedger::with_use(Owner owner, const DeviceStream& stream) {
   const Owner used = sets_.with(owner, stream);
   add_stream();
   return used;
 }
 
-DriverStatus StreamLedger::take_event(EventHandle& event) {
-  if (spare_events_.empty()) return driver_.event_create(device_, event);
-  event = spare_events_.back();
-  spare_events_.pop_back();
-  return DriverStatus::ok;
+void StreamLedger::forget_pending() {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const DeviceIndex device = sets_.stream(static_cast<StreamIndex>(i)).device;
+    for (const Pending& pending : streams_[i].pending) events_.put_back(device, pending.event);
+    streams_[i].pending.clear();
+  }
 }
 
 void StreamLedger::join(std::vector<Epoch>& into, const std::vector<Epoch>& from) {
@@ -42,14 +39,10 @@ void StreamLedger::join(std::vector<Epoch>& into, const std::vector<Epoch>& from
 DriverStatus StreamLedger::close_epoch(StreamIndex index, bool force) {
   Stream& stream = streams_[index];
   if (stream.last_free <= stream.covered && !force) return DriverStatus::ok;
-  if (is_capturing(sets_.handle(index))) return DriverStatus::not_ready;
+  if (is_capturing(sets_.stream(index))) return DriverStatus::not_ready;
   EventHandle event = 0;
-  if (const DriverStatus status = take_event(event); status != DriverStatus::ok) return status;
-  const DriverStatus status = driver_.event_record(device_, event, sets_.handle(index));
-  if (status != DriverStatus::ok) {
-    spare_events_.push_back(event);
-    return status;
-  }
+  const DriverStatus status = events_.record(sets_.stream(index), event);
+  if (status != DriverStatus::ok) return status;
   stream.pending.push_back({now_, event, stream.after});
   stream.covered = now_++;
   return DriverStatus::ok;
@@ -107,7 +100,8 @@ DriverStatus StreamLedger::order_after_stream(StreamIndex user, StreamIndex othe
   const std::deque<Pending>& pending = streams_[other].pending;
   const auto enough = std::find_if(pending.begin(), pending.end(),
                                    [&](const Pending& event) { return event.epoch >= epoch; });
-  const DriverStatus status = driver_.stream_wait_event(device_, sets_.handle(user), enough->event);
+  const DeviceStream& waits = sets_.stream(user);
+  const DriverStatus status = driver_.stream_wait_event(waits.device, waits.handle, enough->event);
   if (status != DriverStatus::ok) return status;
   ++waits_;
   Stream& stream = streams_[user];
@@ -129,32 +123,32 @@ DriverStatus StreamLedger::order_after(Owner user, Owner freed_by, Epoch epoch) 
 
 // --- captures ------------------------------------------------------------------------------------
 
-DriverStatus StreamLedger::ask_capturing(StreamHandle stream, bool& capturing) const {
+DriverStatus StreamLedger::ask_capturing(const DeviceStream& stream, bool& capturing) const {
   capturing = false;
-  return watch_captures_ ? driver_.stream_is_capturing(device_, stream, capturing)
+  return watch_captures_ ? driver_.stream_is_capturing(stream.device, stream.handle, capturing)
                          : DriverStatus::ok;
 }
 
-bool StreamLedger::is_capturing(StreamHandle stream) const {
+bool StreamLedger::is_capturing(const DeviceStream& stream) const {
   bool capturing = false;
   return ask_capturing(stream, capturing) != DriverStatus::ok || capturing;
 }
 
 bool StreamLedger::any_capturing() const {
   return watch_captures_ && !for_all_of(kAnyone, [&](StreamIndex stream) {
-           return !is_capturing(sets_.handle(stream));
+           return !is_capturing(sets_.stream(stream));
          });
 }
 
 void StreamLedger::note_captured_free(BlockId block, Owner owner) {
-  std::vector<StreamHandle> streams;
-  for (const StreamIndex stream : sets_.members(owner)) streams.push_back(sets_.handle(stream));
+  std::vector<DeviceStream> streams;
+  for (const StreamIndex stream : sets_.members(owner)) streams.push_back(sets_.stream(stream));
   captures_.note_free(block, owner, now_, streams);
   next_epoch();  // later frees are not covered by where the streams are now
 }
 
 Epoch StreamLedger::captured_before(Owner user, Owner freed_by) {
-  return captures_.before(sets_.handle(sets_.members(user).front()), freed_by);
+  return captures_.before(stream_of(user), freed_by);
 }
 
 Epoch StreamLedger::all_completed() const {
@@ -169,13 +163,14 @@ Epoch StreamLedger::all_completed() const {
 
 DriverStatus StreamLedger::poll_one(StreamIndex index) {
   Stream& stream = streams_[index];
+  const DeviceIndex device = sets_.stream(index).device;
   while (!stream.pending.empty()) {
-    const DriverStatus status = driver_.event_query(device_, stream.pending.front().event);
+    const DriverStatus status = driver_.event_query(device, stream.pending.front().event);
     if (status == DriverStatus::not_ready) break;
     if (status != DriverStatus::ok) return status;
     const Pending done = std::move(stream.pending.front());
     stream.pending.pop_front();
-    spare_events_.push_back(done.event);
+    events_.put_back(device, done.event);
     stream.completed = std::max(stream.completed, done.epoch);
     for (std::size_t i = 0; i < done.after.size(); ++i) {
       streams_[i].completed = std::max(streams_[i].completed, done.after[i]);
@@ -198,13 +193,17 @@ bool StreamLedger::pending() const {
 }
 
 DriverStatus StreamLedger::finish() {
-  // One call for all streams; it also covers streams that the program has destroyed meanwhile.
-  if (const DriverStatus status = driver_.device_synchronize(device_); status != DriverStatus::ok) {
-    return status;
+  // One call for all streams of a device; it also covers those the program has destroyed meanwhile.
+  std::set<DeviceIndex> devices = {device_};
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    devices.insert(sets_.stream(static_cast<StreamIndex>(i)).device);
   }
+  for (const DeviceIndex device : devices) {
+    const DriverStatus status = driver_.device_synchronize(device);
+    if (status != DriverStatus::ok) return status;
+  }
+  forget_pending();
   for (Stream& stream : streams_) {
-    for (const Pending& pending : stream.pending) spare_events_.push_back(pending.event);
-    stream.pending.clear();
     stream.completed = now_;
     stream.covered = now_;
   }

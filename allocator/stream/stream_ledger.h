@@ -22,6 +22,7 @@
 #include "allocator/driver/driver.h"
 #include "allocator/heap/block.h"
 #include "allocator/stream/capture_order.h"
+#include "allocator/stream/event_pool.h"
 #include "allocator/stream/stream_sets.h"
 
 namespace gapless {
@@ -29,7 +30,7 @@ namespace gapless {
 class StreamLedger {
  public:
   StreamLedger(Driver& driver, DeviceIndex device)
-      : driver_(driver), device_(device), captures_(driver, device) {}
+      : driver_(driver), device_(device), sets_(device), events_(driver), captures_(driver) {}
   ~StreamLedger();
   StreamLedger(const StreamLedger&) = delete;
   StreamLedger& operator=(const StreamLedger&) = delete;
@@ -42,11 +43,9 @@ class StreamLedger {
     return owner;
   }
   /// The owner of a block that is used on `stream` too.
-  Owner with_use(Owner owner, StreamHandle stream);
+  Owner with_use(Owner owner, const DeviceStream& stream);
   /// The stream that the owner's blocks were allocated on.
-  [[nodiscard]] StreamHandle handle_of(Owner owner) const {
-    return sets_.handle(sets_.members(owner).front());
-  }
+  [[nodiscard]] StreamHandle handle_of(Owner owner) const { return stream_of(owner).handle; }
   [[nodiscard]] const StreamSets& sets() const { return sets_; }
   [[nodiscard]] StreamSets& sets() { return sets_; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
@@ -87,15 +86,13 @@ class StreamLedger {
   }
   [[nodiscard]] bool watches_captures() const { return watch_captures_; }
   /// Whether that stream is capturing; not while captures are not watched for.
-  DriverStatus ask_capturing(StreamHandle stream, bool& capturing) const;
+  DriverStatus ask_capturing(const DeviceStream& stream, bool& capturing) const;
   /// The same; true where the driver does not say.
-  [[nodiscard]] bool is_capturing(StreamHandle stream) const;
+  [[nodiscard]] bool is_capturing(const DeviceStream& stream) const;
   /// Whether any stream is.
   [[nodiscard]] bool any_capturing() const;
   /// While a graph is captured: a block was made for the owner's stream.
-  void note_captured(BlockId block, Owner owner) {
-    captures_.note_made(block, sets_.handle(sets_.members(owner).front()));
-  }
+  void note_captured(BlockId block, Owner owner) { captures_.note_made(block, stream_of(owner)); }
   /// And such a block, or another of the pool, was freed. Ends the epoch: who comes in the graph
   /// after those who used the block may use it again.
   void note_captured_free(BlockId block, Owner owner);
@@ -109,7 +106,8 @@ class StreamLedger {
   DriverStatus poll();
   /// Whether any event is pending.
   [[nodiscard]] bool pending() const;
-  /// Waits for the device: the host stalls, and all that was freed so far is done.
+  /// Waits for the device, and for others whose streams used its memory: the host stalls, and all
+  /// that was freed so far is done.
   DriverStatus finish();
 
   /// Device-side waits made.
@@ -131,6 +129,9 @@ class StreamLedger {
   };
 
   void add_stream();
+  [[nodiscard]] const DeviceStream& stream_of(Owner owner) const {
+    return sets_.stream(sets_.members(owner).front());
+  }
   /// Calls f(stream) for the streams of an owner, for all where that is anyone, while it is true.
   template <class F>
   bool for_all_of(Owner owner, F&& f) const {
@@ -151,14 +152,15 @@ class StreamLedger {
   DriverStatus order_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
   bool ask_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
   DriverStatus poll_one(StreamIndex stream);
-  DriverStatus take_event(EventHandle& event);
+  /// Nobody asks for the events that are pending any more.
+  void forget_pending();
   static void join(std::vector<Epoch>& into, const std::vector<Epoch>& from);
 
   Driver& driver_;
   DeviceIndex device_;
   StreamSets sets_;
   std::vector<Stream> streams_;
-  std::vector<EventHandle> spare_events_;
+  EventPool events_;
   Epoch now_ = 1;  // 0: never used, good for everyone
   bool told_apart_ = false;
   bool watch_captures_ = false;

@@ -20,18 +20,12 @@ Owner StreamSets::add(Set set) {
   return static_cast<Owner>(sets_.size());
 }
 
-Owner StreamSets::look_up(StreamHandle stream) {
-  const auto found = std::find(handles_.begin(), handles_.end(), stream);
-  if (found == handles_.end()) {
-    const auto index = static_cast<StreamIndex>(handles_.size());
-    alone_.push_back(add({0, {index}}));
-    handles_.push_back(stream);
-    last_ = alone_.back();
-  } else {
-    last_ = alone_[static_cast<std::size_t>(found - handles_.begin())];
-  }
-  last_handle_ = stream;
-  return last_;
+Owner StreamSets::look_up(const DeviceStream& stream) {
+  const auto found = std::find(streams_.begin(), streams_.end(), stream);
+  if (found != streams_.end()) return alone_[static_cast<std::size_t>(found - streams_.begin())];
+  alone_.push_back(add({0, {static_cast<StreamIndex>(streams_.size())}}));
+  streams_.push_back(stream);
+  return alone_.back();
 }
 
 Owner StreamSets::intern(const Set& set) {
@@ -46,15 +40,15 @@ Owner StreamSets::in_pool(Owner owner, PoolIndex pool) {
   return intern(set);
 }
 
-Owner StreamSets::with(Owner owner, StreamHandle stream) {
-  const StreamIndex index = members(of_stream(stream)).front();
+Owner StreamSets::with(Owner owner, const DeviceStream& stream) {
+  const StreamIndex index = members(look_up(stream)).front();
   Set set = sets_[owner - 1U];
   std::vector<StreamIndex>& streams = set.streams;
   if (std::find(streams.begin(), streams.end(), index) != streams.end()) return owner;
   // The users behind the first one in order, so that one set has one name.
   streams.insert(std::upper_bound(streams.begin() + 1, streams.end(), index), index);
   const bool known = std::find(sets_.begin(), sets_.end(), set) != sets_.end();
-  if (!known && sets_.size() >= kMostSets + handles_.size()) {
+  if (!known && sets_.size() >= kMostSets + streams_.size()) {
     streams.resize(1);
     for (const Owner alone : alone_) {
       const StreamIndex other = members(alone).front();

@@ -7,7 +7,8 @@
 //                                 owner 5   anyone in private pool 1
 //
 // 0 is nobody: memory that is good for everyone (kAnyone). Private pools have owners of their own,
-// so that what is theirs is nobody else's; pool 0 is the one for everyone.
+// so that what is theirs is nobody else's; pool 0 is the one for everyone. A block is allocated on
+// a stream of its own device; streams of other devices may use it too.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,17 @@ using PoolIndex = std::uint16_t;
 
 class StreamSets {
  public:
-  /// The owner that is this stream alone; a new one where it was not seen before.
+  explicit StreamSets(DeviceIndex device) : device_(device) {}
+
+  /// The owner that is this stream of the device alone; a new one where it was not seen before.
   Owner of_stream(StreamHandle stream) {
     if (last_ != 0 && last_handle_ == stream) return last_;
-    return look_up(stream);
+    last_handle_ = stream;
+    last_ = look_up({device_, stream});
+    return last_;
   }
   /// The set with that stream in it.
-  Owner with(Owner owner, StreamHandle stream);
+  Owner with(Owner owner, const DeviceStream& stream);
 
   /// The same set in that pool.
   Owner in_pool(Owner owner, PoolIndex pool);
@@ -49,11 +54,11 @@ class StreamSets {
     return sets_[owner - 1U].streams;
   }
   [[nodiscard]] bool is_one_stream(Owner owner) const { return members(owner).size() == 1; }
-  [[nodiscard]] StreamHandle handle(StreamIndex stream) const { return handles_[stream]; }
+  [[nodiscard]] const DeviceStream& stream(StreamIndex stream) const { return streams_[stream]; }
   /// The owner that is this stream alone.
   [[nodiscard]] Owner owner_of(StreamIndex stream) const { return alone_[stream]; }
 
-  [[nodiscard]] std::size_t streams() const { return handles_.size(); }
+  [[nodiscard]] std::size_t streams() const { return streams_.size(); }
   /// Owners are numbered from 1 to this.
   [[nodiscard]] std::size_t owners() const { return sets_.size(); }
 
@@ -64,14 +69,15 @@ class StreamSets {
 
     bool operator==(const Set&) const = default;
   };
-  Owner look_up(StreamHandle stream);
+  Owner look_up(const DeviceStream& stream);
   Owner add(Set set);
   /// The set's owner; made where there is none yet.
   Owner intern(const Set& set);
 
-  std::vector<StreamHandle> handles_;  // by stream
-  std::vector<Owner> alone_;           // by stream
-  std::vector<Set> sets_;              // by owner - 1
+  DeviceIndex device_;
+  std::vector<DeviceStream> streams_;
+  std::vector<Owner> alone_;  // by stream
+  std::vector<Set> sets_;     // by owner - 1
   Owner last_ = 0;
   StreamHandle last_handle_ = 0;
 };

@@ -142,7 +142,9 @@ int record_event(void* handle, void* stream_handle) {
   const Entry entry(DriverCall::event_record);
   Event* event = event_of(entry.process, handle);
   Stream* stream = stream_of(entry.process, stream_handle);
-  if (stream == nullptr || event == nullptr) return abi::invalid_resource_handle;
+  if (stream == nullptr || event == nullptr || event->device != stream->device) {
+    return abi::invalid_resource_handle;
+  }
   entry.process.streams.record(*event, *stream);
   return abi::success;
 }

@@ -30,17 +30,18 @@ struct DeviceSetup {
   bool has_vmm = true;
   bool has_fabric = false;
   std::uint64_t host_bytes = 0;  // that the device may map
+  std::size_t devices = 1;       // the allocator is the first one's
 };
 
 class OnDevice : public ::testing::Test {
  protected:
   void start(const DeviceSetup& setup = {}) {
-    gpu = std::make_unique<simgpu::SimDriver>(
-        simgpu::SimOptions{.devices = {{.total_bytes = setup.capacity,
-                                        .has_vmm = setup.has_vmm,
-                                        .host_bytes = setup.host_bytes,
-                                        .has_fabric = setup.has_fabric}},
-                           .keep_contents = setup.keep_contents});
+    const simgpu::SimDevice device{.total_bytes = setup.capacity,
+                                   .has_vmm = setup.has_vmm,
+                                   .host_bytes = setup.host_bytes,
+                                   .has_fabric = setup.has_fabric};
+    gpu = std::make_unique<simgpu::SimDriver>(simgpu::SimOptions{
+        .devices = std::vector(setup.devices, device), .keep_contents = setup.keep_contents});
     faults = std::make_unique<FaultyDriver>(*gpu);
     counting = std::make_unique<CountingDriver>(*faults);
     DeviceProperties properties;

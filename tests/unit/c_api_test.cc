@@ -109,6 +109,9 @@ TEST_F(CApi, PoolsAndStreams) {
   void* memory = nullptr;
   ASSERT_EQ(gapless_alloc(allocator, 0, 2 << 20, nullptr, &memory), GAPLESS_OK);
   EXPECT_EQ(gapless_record_stream(allocator, memory, nullptr), GAPLESS_OK);
+  EXPECT_EQ(gapless_record_stream_of(allocator, memory, 0, nullptr), GAPLESS_OK);
+  EXPECT_EQ(gapless_record_stream_of(allocator, memory, 9, nullptr), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("no such device"));
   EXPECT_EQ(gapless_record_stream(allocator, static_cast<char*>(memory) + 1, other),
             GAPLESS_INVALID_ARGUMENT);
   EXPECT_THAT(gapless_last_error(), HasSubstr("no block begins"));

@@ -15,32 +15,42 @@ using ::testing::IsEmpty;
 // --- sets ----------------------------------------------------------------------------------------
 
 TEST(StreamSets, HaveOneNameWhateverTheOrder) {
-  StreamSets sets;
+  StreamSets sets(0);
   const Owner a = sets.of_stream(10);
   const Owner b = sets.of_stream(20);
   EXPECT_NE(a, b);
   EXPECT_EQ(sets.of_stream(10), a);
-  EXPECT_EQ(sets.with(a, 10), a);  // no new user
-  const Owner both = sets.with(a, 20);
-  EXPECT_EQ(sets.with(a, 20), both);
-  EXPECT_EQ(sets.with(both, 10), both);
-  EXPECT_NE(sets.with(b, 10), both);  // allocated on the other one
-  EXPECT_EQ(sets.with(sets.with(a, 30), 20), sets.with(both, 30));
+  EXPECT_EQ(sets.with(a, {0, 10}), a);  // no new user
+  const Owner both = sets.with(a, {0, 20});
+  EXPECT_EQ(sets.with(a, {0, 20}), both);
+  EXPECT_EQ(sets.with(both, {0, 10}), both);
+  EXPECT_NE(sets.with(b, {0, 10}), both);  // allocated on the other one
+  EXPECT_EQ(sets.with(sets.with(a, {0, 30}), {0, 20}), sets.with(both, {0, 30}));
   EXPECT_THAT(sets.members(both), ElementsAre(0, 1));
   EXPECT_TRUE(sets.is_one_stream(b));
   EXPECT_FALSE(sets.is_one_stream(both));
   EXPECT_EQ(sets.owner_of(1), b);
 }
 
+TEST(StreamSets, EveryDeviceHasAStreamZero) {
+  StreamSets sets(1);
+  const Owner own = sets.of_stream(0);
+  EXPECT_EQ(sets.with(own, {1, 0}), own);
+  const Owner both = sets.with(own, {0, 0});
+  EXPECT_NE(both, own);
+  EXPECT_EQ(sets.stream(sets.members(both).back()), (DeviceStream{0, 0}));
+  EXPECT_EQ(sets.of_stream(0), own);
+}
+
 TEST(StreamSets, TooManyBecomeTheSetOfAll) {
-  StreamSets sets;
+  StreamSets sets(0);
   const Owner first = sets.of_stream(1);
   for (StreamHandle stream = 2; stream <= 14; ++stream) sets.of_stream(stream);
   Owner last = first;
   for (unsigned bits = 0; bits < 1U << 13; ++bits) {  // every set of the other thirteen
     last = first;
     for (unsigned i = 0; i < 13; ++i) {
-      if ((bits >> i & 1) != 0) last = sets.with(last, 2 + i);
+      if ((bits >> i & 1) != 0) last = sets.with(last, {0, 2 + i});
     }
   }
   EXPECT_EQ(sets.members(last).size(), 14U);
@@ -209,6 +219,69 @@ TEST_F(SeveralStreams, ActiveBytesAreWhatPyTorchsAllocatorWouldSay) {
   EXPECT_EQ(active().all.freed, active().all.allocated - active().all.current);
   free(c);
   free(d);
+}
+
+// PyTorch asks its streams while a pool is begun without a capture, where it can tell (2.13).
+TEST_F(SeveralStreams, AreAskedInAPoolWhereCapturesAreTold) {
+  start();
+  const auto active = [&] { return allocator->statistics().active_bytes.all.current; };
+  const auto use_and_free = [&] {
+    const DeviceAddress a = alloc(4 * MiB, 0);
+    EXPECT_EQ(allocator->record_stream(a, side), Status::ok);
+    gpu->order(0, 0, side);
+    write(a, 4 * MiB, side);
+    free(a);
+    EXPECT_EQ(active(), 4 * MiB);
+    gpu->stream_synchronize(0, side);
+  };
+  use_and_free();
+  begin({0, 1});
+  free(alloc(512, 0));
+  EXPECT_EQ(active(), 4 * MiB);  // there may be a capture
+  allocator->expect_capture_marks();
+  free(alloc(512, 0));
+  EXPECT_EQ(active(), 0);
+  end({0, 1});
+  use_and_free();
+  begin({0, 1});
+  allocator->note_capture(true);
+  free(alloc(512, 0));
+  EXPECT_EQ(active(), 4 * MiB);
+  allocator->note_capture(false);
+  free(alloc(512, 0));
+  EXPECT_EQ(active(), 0);
+  end({0, 1});
+  release({0, 1});  // begun twice
+  release({0, 1});
+}
+
+// A copy to another device that the other device's stream makes: the memory is that stream's too.
+TEST_F(SeveralStreams, MayBeAnotherDevices) {
+  start({.devices = 2});
+  ASSERT_EQ(allocator->add_peer(1), Status::ok);
+  StreamHandle other = 0;
+  gpu->stream_create(1, other);
+  for (const StreamHandle stream : {other, StreamHandle{0}}) {
+    const DeviceAddress a = alloc(4 * MiB, side);
+    gpu->order(0, side, 0);
+    gpu->stream_synchronize(0, side);
+    const simgpu::Access read{a, 4 * MiB, false};
+    gpu->launch(1, stream, 5000000, {&read, 1});
+    EXPECT_EQ(allocator->record_stream(a, DeviceStream{1, stream}), Status::ok);
+    free(a);
+    EXPECT_EQ(allocator->statistics().active_bytes.all.current, 4 * MiB);
+    const std::uint64_t waits = calls(DriverCall::stream_wait_event);
+    const DeviceAddress b = alloc(4 * MiB, side);  // and writes it: the judge looks
+    EXPECT_EQ(b, a);
+    EXPECT_EQ(reserved(), 4 * MiB);
+    EXPECT_EQ(calls(DriverCall::stream_wait_event), waits + 1);
+    EXPECT_GT(gpu->work_end_ns(0, side), gpu->now_ns() + 5000000);
+    free(b);
+    EXPECT_EQ(allocator->trim(), Status::ok);
+    EXPECT_EQ(reserved(), 0U);
+    EXPECT_EQ(allocator->statistics().active_bytes.all.current, 0);
+  }
+  EXPECT_EQ(calls(DriverCall::device_synchronize), 4U);  // both devices, at each trim
 }
 
 // When a process ends, its last tensors are often freed after the driver has gone.

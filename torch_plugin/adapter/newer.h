@@ -29,6 +29,12 @@ void with_private_pools(Stats& stats, F&& f) {
   }
 }
 
+/// Whether CUDAAllocator::markCaptureBegin and markCaptureEnd are there to be called (2.13).
+template <class Base = CUDAAllocator>
+constexpr bool tells_captures() {
+  return requires(Base & base) { base.markCaptureBegin(0); };
+}
+
 /// TraceEntry::ANNOTATE (2.14).
 template <class Entry = TraceEntry>
 std::optional<typename Entry::Action> annotate_action() {

@@ -6,6 +6,7 @@
 
 #include "allocator/c_api.h"
 #include "allocator/driver/cuda_driver.h"
+#include "torch_plugin/adapter/newer.h"
 #include "torch_plugin/adapter/settings.h"
 
 namespace gapless::torch_plugin {
@@ -71,6 +72,7 @@ void TorchAllocator::init(int device_count) {
 
 void TorchAllocator::prepare(DeviceIndex device) {
   apply_limit(device);
+  if (tells_captures()) core_of(device).expect_capture_marks();
   core_of(device).add_free_memory_callback([] {
     bool freed = false;
     for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
@@ -270,7 +272,8 @@ void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStrea
     if (data.get_deleter() == previous_->raw_deleter()) previous_->recordStream(data, stream);
     return;
   }
-  (void)core_->record_stream(address_of(data.get()), handle_of(stream.stream()));
+  (void)core_->record_stream(address_of(data.get()),
+                             DeviceStream{stream.device_index(), handle_of(stream.stream())});
 }
 
 void TorchAllocator::emptyCache(MempoolId_t pool) {

@@ -87,6 +87,8 @@ class TorchAllocator final : public CUDAAllocator {
   void beginAllocateToPool(c10::DeviceIndex device, MempoolId_t pool,
                            std::function<bool(cudaStream_t)> filter) override;
   void endAllocateToPool(c10::DeviceIndex device, MempoolId_t pool) override;
+  void markCaptureBegin(c10::DeviceIndex device) { core_of(device).note_capture(true); }  // 2.13
+  void markCaptureEnd(c10::DeviceIndex device) { core_of(device).note_capture(false); }   // 2.13
   void releasePool(c10::DeviceIndex device, MempoolId_t pool) override;
   int getPoolUseCount(c10::DeviceIndex device, MempoolId_t pool) override;
   void createOrIncrefPool(c10::DeviceIndex device, MempoolId_t pool,
