@@ -15,13 +15,13 @@
 namespace gapless::tools {
 namespace {
 
-struct Arguments {
+struct ConvertArguments {
   std::vector<std::string> inputs;
   std::string output;
   std::string note;
 };
 
-int run(const Arguments& arguments) {
+int run(const ConvertArguments& arguments) {
   namespace fs = std::filesystem;
   if (!arguments.output.empty() && arguments.inputs.size() > 1 &&
       !fs::is_directory(arguments.output)) {
@@ -58,7 +58,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_convert(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* command = app.add_subcommand(
       "convert",
       "Convert PyTorch memory snapshots to gapless's compact trace format.\n"

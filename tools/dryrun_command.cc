@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Arguments {
+struct DryrunArguments {
   std::string gpus = "A100";
   std::vector<std::string> allocators = {"native"};
   std::string conf;
@@ -69,7 +69,7 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-Variables variables_of(const Arguments& arguments, const std::string& allocator,
+Variables variables_of(const DryrunArguments& arguments, const std::string& allocator,
                        const fs::path& reports) {
   const fs::path front = simgpu::front_folder();
   Variables variables = {{"SIMGPU_GPUS", arguments.gpus},
@@ -245,7 +245,7 @@ void print_table(const json& rows) {
   }
 }
 
-int run(const Arguments& arguments) {
+int run(const DryrunArguments& arguments) {
   try {
     (void)simgpu::parse_gpus(arguments.gpus);
   } catch (const std::invalid_argument& error) {
@@ -297,7 +297,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_dryrun(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DryrunArguments>();
   CLI::App* command = app.add_subcommand(
       "dryrun",
       "Run a program on GPUs that are not there: does it fit, and how much does it take?\n"

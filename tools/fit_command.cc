@@ -12,7 +12,7 @@
 namespace gapless::tools {
 namespace {
 
-struct Arguments {
+struct FitArguments {
   std::vector<std::string> traces;
   std::string allocators = "gapless,native,expandable";
   int passes = 1;
@@ -36,7 +36,7 @@ struct Row {
   }
 };
 
-int run(const Arguments& arguments) {
+int run(const FitArguments& arguments) {
   const std::vector<std::string> allocators = allocators_of(arguments.allocators);
   check_settings(arguments.settings);
   bench::ReplayOptions options;
@@ -100,7 +100,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_fit(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FitArguments>();
   CLI::App* command = app.add_subcommand(
       "fit",
       "Find the least GPU memory with which a recorded run completes, to 2 MiB, by bisection.\n"

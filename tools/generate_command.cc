@@ -12,13 +12,13 @@
 namespace gapless::tools {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string kind;
   std::string output;
   bench::SyntheticOptions options;
 };
 
-int run(const Arguments& arguments) {
+int run(const GenerateArguments& arguments) {
   const Trace trace = bench::synthetic_trace(arguments.kind, arguments.options);
   const std::string output =
       arguments.output.empty() ? arguments.kind + ".gtrace" : arguments.output;
@@ -31,7 +31,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand(
       "generate",
       "Make the trace of a program whose sizes never repeat:\n"

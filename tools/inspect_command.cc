@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Arguments {
+struct InspectArguments {
   std::vector<std::string> dumps;
   std::size_t blocks = 10;
   std::size_t segments = 8;
@@ -98,7 +98,7 @@ Table sums_table(const std::string& head) {
 }
 
 void print_report(const MemoryState& state, const Fragmentation& found,
-                  const Arguments& arguments) {
+                  const InspectArguments& arguments) {
   const bool colour = colour_wanted();
   fmt::print("{} ({})\n\n", state.name, state.source);
   Table pools = sums_table("pool");
@@ -152,7 +152,7 @@ void print_report(const MemoryState& state, const Fragmentation& found,
       format_bytes(found.largest_request_bytes));
 }
 
-int run(const Arguments& arguments) {
+int run(const InspectArguments& arguments) {
   json list = json::array();
   bool first = true;
   for (const std::string& path : arguments.dumps) {
@@ -175,7 +175,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand(
       "inspect",
       "Show what is requested, allocated, active and reserved in a PyTorch snapshot or a gapless\n"

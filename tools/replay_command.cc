@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Arguments {
+struct ReplayArguments {
   std::vector<std::string> traces;
   std::string allocators = "gapless,native,expandable";
   int passes = 4;
@@ -35,7 +35,7 @@ json calls_by_kind(const DriverCallCounts& counts) {
   return kinds;
 }
 
-json to_json(const bench::ReplayResult& result, const Arguments& arguments) {
+json to_json(const bench::ReplayResult& result, const ReplayArguments& arguments) {
   json row = {{"trace", result.trace},
               {"device", result.device},
               {"allocator", result.allocator},
@@ -80,7 +80,8 @@ std::string kinds_text(const DriverCallCounts& counts) {
   return text;
 }
 
-void print_table(const std::vector<bench::ReplayResult>& results, const Arguments& arguments) {
+void print_table(const std::vector<bench::ReplayResult>& results,
+                 const ReplayArguments& arguments) {
   using Align = Table::Align;
   Table table({{"trace", Align::left},
                {"allocator", Align::left},
@@ -135,7 +136,7 @@ void print_table(const std::vector<bench::ReplayResult>& results, const Argument
       arguments.passes, arguments.profile);
 }
 
-int run(const Arguments& arguments) {
+int run(const ReplayArguments& arguments) {
   const std::vector<std::string> allocators = allocators_of(arguments.allocators);
   check_settings(arguments.settings);
   bench::ReplayOptions options;
@@ -189,7 +190,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_replay(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* command = app.add_subcommand(
       "replay",
       "Replay recorded traces through allocators on a simulated GPU, and print what each\n"

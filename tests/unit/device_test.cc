@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kPage = 2 * MiB;
+constexpr std::uint64_t kPageBytes = 2 * MiB;
 
 // --- options -------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ TEST_F(Device, PacksSmallBlocksInOnePage) {
   const DeviceAddress b = alloc(513);
   EXPECT_EQ(b - a, 512U);
   EXPECT_EQ(allocator->size_of(b), 1024U);
-  EXPECT_EQ(reserved(), kPage);
+  EXPECT_EQ(reserved(), kPageBytes);
   free(a);
   EXPECT_EQ(alloc(100), a);
   EXPECT_EQ(allocator->free(b + 512), Status::invalid_argument);

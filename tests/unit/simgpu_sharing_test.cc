@@ -80,7 +80,7 @@ TEST(SharedMemory, RefusesWhatIsNoMemoryOfAGpu) {
 }
 
 TEST(SharedUsage, CountsTheLivingOthers) {
-  const std::string file = testing::TempDir() + "usage-" + std::to_string(getpid());
+  const std::string file = ::testing::TempDir() + "usage-" + std::to_string(getpid());
   SharedUsage mine(file);
   mine.publish(0, 5 * MiB);
   EXPECT_EQ(mine.of_others(0), 0U);

@@ -22,7 +22,7 @@ constexpr const char* kAdd =
     "_ZN2at6native29vectorized_elementwise_kernelILi2ENS0_15CUDAFunctor_"
     "addIlEESt5arrayIPcLm3EEEEviT0_T1_";
 
-class SmallKernels : public testing::Test {
+class SmallKernels : public ::testing::Test {
  protected:
   SmallKernels() : memory_(Config{{gpu()}, {gpu()}, {0}, ""}) {
     EXPECT_EQ(memory_.alloc(0, 4096, base_), DriverStatus::ok);

@@ -7,15 +7,12 @@
 #include <map>
 #include <vector>
 
+#include "simgpu/front/cudnn/common.h"
 #include "simgpu/process/library_handle.h"
 
-#define CUDNN extern "C" __attribute__((visibility("default")))
+using namespace gapless::simgpu::cudnn;
 
 namespace {
-
-constexpr int kSuccess = 0;
-constexpr int kBadParam = 2000;
-constexpr int kNotSupported = 3000;
 
 enum Attribute : int {
   kHeuristicResults = 202,

@@ -3,15 +3,15 @@
 #include <cstddef>
 #include <cstring>
 
+#include "simgpu/front/cudnn/common.h"
 #include "simgpu/process/library_handle.h"
-
-#define CUDNN extern "C" __attribute__((visibility("default")))
 
 using gapless::simgpu::LibraryHandle;
 
+using namespace gapless::simgpu::cudnn;
+
 namespace {
 
-constexpr int kSuccess = 0;
 // Newer than what torch 2.15 was built with: torch refuses an older one at run time.
 constexpr int kVersion = 99900;
 

@@ -10,15 +10,14 @@
 #include <cstddef>
 #include <map>
 
+#include "simgpu/front/cudnn/common.h"
 #include "simgpu/process/library_handle.h"
 #include "simgpu/process/process.h"
 
-#define CUDNN extern "C" __attribute__((visibility("default")))
+using namespace gapless::simgpu::cudnn;
 
 namespace {
 
-constexpr int kSuccess = 0;
-constexpr int kBadParam = 2000;
 constexpr int kLstm = 2;
 constexpr int kGru = 3;
 // cudnnRNNBiasMode_t
@@ -29,7 +28,7 @@ constexpr int kRecurrentBias = 3;
 constexpr int kBidirectional = 1;
 
 // cudnnDataType_t: float, double, half, ... bfloat16 is 9.
-std::int64_t element_bytes(int data_type) {
+std::int64_t bytes_of_type(int data_type) {
   switch (data_type) {
     case 0:
       return 4;
@@ -117,7 +116,7 @@ CUDNN int cudnnDestroyRNNDescriptor(void* descriptor) {
 CUDNN int cudnnGetRNNWeightSpaceSize(void*, void* descriptor, std::size_t* bytes) {
   const gapless::simgpu::Entry entry;
   const Rnn& rnn = rnns()[descriptor];
-  *bytes = static_cast<std::size_t>(rnn.elements() * element_bytes(rnn.data_type));
+  *bytes = static_cast<std::size_t>(rnn.elements() * bytes_of_type(rnn.data_type));
   return kSuccess;
 }
 
@@ -146,7 +145,7 @@ CUDNN int cudnnGetRNNWeightParams(void*, void* descriptor, std::int32_t layer, s
     shape.dims[2] = rnn.hidden;
     there = rnn.projects();
   }
-  const std::int64_t width = element_bytes(rnn.data_type);
+  const std::int64_t width = bytes_of_type(rnn.data_type);
   auto* const base = static_cast<char*>(const_cast<void*>(weights));
   if (matrix_address != nullptr) *matrix_address = there ? base + at * width : nullptr;
   if (matrix != nullptr) tensors()[matrix] = shape;
@@ -203,7 +202,7 @@ CUDNN int cudnnGetRNNTempSpaceSizes(void*, void* descriptor, int mode, void* dat
   const Rnn& rnn = rnns()[descriptor];
   const Sequence& sequence = sequences()[data];
   const std::int64_t cells = rnn.layers * rnn.directions * sequence.steps * sequence.batch *
-                             rnn.hidden * element_bytes(rnn.data_type);
+                             rnn.hidden * bytes_of_type(rnn.data_type);
   if (workspace_bytes != nullptr) {
     *workspace_bytes =
         static_cast<std::size_t>(rnn.gates() * cells / std::max<std::int64_t>(rnn.layers, 1));
