@@ -31,14 +31,29 @@ run() { # run VERSION ALLOCATOR PRELOAD [OPTION...]
   echo
 }
 
-for version in "${versions[@]}"; do
+both() { # both VERSION: with native, then with gapless
+  local version=$1
   run "$version" native ""
   if [ ! -e "$libraries/libgapless_torch-$version.so" ]; then
     echo "torch $version: no adapter; build with -DGAPLESS_TORCH_DIR=.../site-packages/torch"
-    failed=1
-    continue
+    return 1
   fi
   run "$version" gapless "$libraries/libgapless_preload.so:" \
     --except "tests/conformance/exceptions-$version.txt"
+  return $failed
+}
+
+# The versions beside each other, each into a file of its own.
+outputs=$(mktemp -d)
+trap 'rm -rf "$outputs"' EXIT
+declare -A running
+for version in "${versions[@]}"; do
+  both "$version" >"$outputs/$version" 2>&1 &
+  running[$version]=$!
 done
-exit $failed
+status=0
+for version in "${versions[@]}"; do
+  wait "${running[$version]}" || status=1
+  cat "$outputs/$version"
+done
+exit $status

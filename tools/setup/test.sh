@@ -55,14 +55,23 @@ suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"),
   count "$preset" "$report"
 }
 
+# What has to be fetched comes while other things are tested.
+{
+  for version in 2.11 2.15; do tools/setup/torch.sh "$version"; done
+  tools/setup/torch.sh 2.11 full
+  tests/conformance/fetch.sh
+} >"$(mktemp)" 2>&1 &
+fetching=$!
+
 echo "== layers and formats"
 check "layers" python3 tools/setup/check_layers.py
 check "format" tools/setup/lint.sh format
 
 GAPLESS_MODEL_OPS=200000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
-GAPLESS_MODEL_OPS=30000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan all -LE slow
-suite tsan "unit_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
+GAPLESS_MODEL_OPS=15000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan all -LE slow -E Synthetic
+suite tsan "threads_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
+wait "$fetching"
 
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
 for version in 2.11 2.15; do
@@ -83,7 +92,7 @@ for version in 2.11 2.15; do
       cmake --build --preset release -- --quiet
   }
   check "torch $version: adapter" adapter
-  ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist loadfile \
+  ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist worksteal \
     tests/torch --junit-xml "$report" || true
   count "torch $version" "$report"
 done
@@ -93,7 +102,7 @@ check "conformance" tests/conformance/conformance.sh
 echo "== torch 2.11 with NVIDIA's wheels"
 if tools/setup/torch.sh 2.11 full; then
   rm -f build/torch-full.xml
-  .venv-torch-2.11-full/bin/python -m pytest -q tests/torch/test_device.py tests/torch/test_operators.py \
+  .venv-torch-2.11-full/bin/python -m pytest -q -n "$jobs" tests/torch/test_device.py tests/torch/test_operators.py \
     --junit-xml build/torch-full.xml || true
   count "torch 2.11 full" build/torch-full.xml
 else
