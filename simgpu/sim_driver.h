@@ -58,6 +58,8 @@ class SimDriver final : public Driver {
   CapturedGraph end_capture(StreamHandle stream);
   /// `later` comes after what `earlier` was given so far; joins the capture where that captures.
   void order(DeviceIndex device, StreamHandle earlier, StreamHandle later);
+  /// The same for streams of two devices, neither of which captures.
+  void order(const DeviceStream& earlier, const DeviceStream& later);
   /// Runs a graph on a stream.
   void replay(const CapturedGraph& graph, StreamHandle stream);
   /// The host spends time without waiting for anything.

@@ -108,6 +108,13 @@ void SimDriver::order(DeviceIndex device, StreamHandle earlier, StreamHandle lat
   if (from && to) order_streams(device, *from, *to);
 }
 
+void SimDriver::order(const DeviceStream& earlier, const DeviceStream& later) {
+  const std::scoped_lock lock(mutex_);
+  const auto from = stream_index(earlier.device, earlier.handle, "order");
+  const auto to = stream_index(later.device, later.handle, "order");
+  if (from && to) order_streams(earlier.device, *from, *to);
+}
+
 void SimDriver::order_streams(DeviceIndex device, std::uint32_t earlier, std::uint32_t later) {
   const EventHandle event = timeline_.create_event(device);
   timeline_.record(event, earlier);

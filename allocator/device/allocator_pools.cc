@@ -253,7 +253,7 @@ Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
   std::vector<BlockId> blocks;
   for_each_block_of(pool->index, [&](BlockId block, const Block&) { blocks.push_back(block); });
   std::map<DeviceAddress, std::vector<unsigned char>> contents;
-  if (save && driver_.device_synchronize(device_) != DriverStatus::ok) return Status::driver_error;
+  if (save && main_.heap.streams().synchronize() != DriverStatus::ok) return Status::driver_error;
   for (const BlockId block : blocks) {
     if (!save) break;
     const DeviceAddress address = main_.heap.address_of(block);

@@ -120,8 +120,9 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
     // What is free in a pool that nobody uses is everyone's, once the device was waited for.
     pools_.for_each([&](const PrivatePool& pool) {
       if (pool.users != 0 || pools_.is_begun(pool.index)) return;
-      if (!pool.captured || driver_.device_synchronize(device_) == DriverStatus::ok) {
-        arena_of(pool.index).heap.open_pool(pool.index);
+      DeviceHeap& heap = arena_of(pool.index).heap;
+      if (!pool.captured || heap.streams().synchronize() == DriverStatus::ok) {
+        heap.open_pool(pool.index);
       }
     });
   }

@@ -8,12 +8,6 @@
 #include "allocator/base/bytes.h"
 
 namespace gapless {
-namespace {
-
-// Larger requests cannot be meant: they pass what 32-bit units reach.
-constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
-
-}  // namespace
 
 DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
                                  const DeviceProperties& properties, const Options& options)
@@ -72,7 +66,7 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
     // PyTorch's allocator has waited for everything by now, and counts it as free.
     if (!deferred_.empty() && !captures() &&
         driver_.device_synchronize(device_) == DriverStatus::ok) {
-      deferred_.finish();
+      deferred_.poll();  // streams of other devices go on
     }
     if (const PoolIndex pool = pools_.of(stream); pool != 0) failed.pool = pools_.at(pool).id;
     last_failed_ = failed;
@@ -138,15 +132,8 @@ Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_byt
     note_memory();
     return placed.status;
   }
-  const std::uint64_t block_bytes = std::uint64_t{request.units} * kUnitBytes;
-  if (pools_.active()) [[unlikely]] {
-    note_pool_block(request.arena->heap.streams().sets().pool_of(request.owner), block_bytes);
-  }
-  note_block(*request.arena, placed, request.owner, block_bytes, bytes);
-  if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
-    note_memory();
+  begin_block(request, placed, bytes, usage);
   address = placed.address;
-  if (usage != nullptr) *usage = usage_with(block_bytes);
   return Status::ok;
 }
 

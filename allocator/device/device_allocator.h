@@ -122,6 +122,10 @@ class DeviceAllocator {
   /// is set on success.
   Status alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
                std::uint64_t rounded_bytes = 0, Usage* usage = nullptr);
+  /// The same at an address where memory was freed: invalid_argument, and nothing changed, where
+  /// not all of it is free memory of the stream (and of the pool its requests go to).
+  Status alloc_at(std::uint64_t bytes, StreamHandle stream, DeviceAddress address,
+                  Usage* usage = nullptr);
   /// Called when a request finds no memory, before it fails; true says that memory was freed, and
   /// the request is tried again. And called when a request has failed for lack of memory. Both run
   /// without a lock held, in the order they were added, and may allocate and free.
@@ -243,6 +247,9 @@ class DeviceAllocator {
   void validate() const;
 
  private:
+  // Larger requests cannot be meant: they pass what 32-bit units reach.
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
+
   /// `last_resort`: nothing else is left to be tried.
   Status try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes, StreamHandle stream,
                    DeviceAddress& address, Usage* usage, bool last_resort);
@@ -259,6 +266,18 @@ class DeviceAllocator {
     Owner owner;
     Unit units;
   };
+  /// What was placed for a request is a block from now on.
+  void begin_block(const Request& request, const DeviceHeap::Placed& placed,
+                   std::uint64_t requested_bytes, Usage* usage) {
+    const std::uint64_t bytes = std::uint64_t{request.units} * kUnitBytes;
+    if (pools_.active()) [[unlikely]] {
+      note_pool_block(request.arena->heap.streams().sets().pool_of(request.owner), bytes);
+    }
+    note_block(*request.arena, placed, request.owner, bytes, requested_bytes);
+    if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
+      note_memory();
+    if (usage != nullptr) *usage = usage_with(bytes);
+  }
   DeviceHeap::Placed place_in_begun_pool(StreamHandle stream, const Demand& demand,
                                          Request& request);
   /// Calls f(id, block) for the live blocks of that pool.

@@ -91,6 +91,9 @@ class DeviceHeap {
                                  std::span<const BlockId> leaving) const;
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
   Placed place_at(const Place& place, Owner owner);
+  /// A block of `size` units at that address, of the home or of a window, where all of it is free
+  /// memory that the owner may have as it is; invalid_argument where it is not.
+  Placed place_at_address(DeviceAddress address, Unit size, Owner owner);
   /// A block of `size` units that begins and ends with a page, which it shares with no other.
   Placed place_in_whole_pages(Unit size, Owner owner, Owner general, bool capturing);
   /// Gives the pages back to the device that hold only the pool's `blocks` (all of them that live)
@@ -350,6 +353,8 @@ class DeviceHeap {
   /// The same after waiting for the device.
   DriverStatus finish_streams();
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
+  /// The unit of the home at that address; nothing where its page is not there.
+  [[nodiscard]] std::optional<Unit> unit_at(DeviceAddress address) const;
 
   Driver& driver_;
   DeviceIndex device_;

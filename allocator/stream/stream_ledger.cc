@@ -192,7 +192,7 @@ bool StreamLedger::pending() const {
                      [](const Stream& stream) { return !stream.pending.empty(); });
 }
 
-DriverStatus StreamLedger::finish() {
+DriverStatus StreamLedger::synchronize() const {
   // One call for all streams of a device; it also covers those the program has destroyed meanwhile.
   std::set<DeviceIndex> devices = {device_};
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -202,6 +202,11 @@ DriverStatus StreamLedger::finish() {
     const DriverStatus status = driver_.device_synchronize(device);
     if (status != DriverStatus::ok) return status;
   }
+  return DriverStatus::ok;
+}
+
+DriverStatus StreamLedger::finish() {
+  if (const DriverStatus status = synchronize(); status != DriverStatus::ok) return status;
   forget_pending();
   for (Stream& stream : streams_) {
     stream.completed = now_;

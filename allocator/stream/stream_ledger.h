@@ -106,8 +106,9 @@ class StreamLedger {
   DriverStatus poll();
   /// Whether any event is pending.
   [[nodiscard]] bool pending() const;
-  /// Waits for the device, and for others whose streams used its memory: the host stalls, and all
-  /// that was freed so far is done.
+  /// The host waits for the device, and for others whose streams used its memory.
+  DriverStatus synchronize() const;
+  /// The same, and notes that all that was freed so far is done.
   DriverStatus finish();
 
   /// Device-side waits made.

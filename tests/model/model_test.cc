@@ -54,14 +54,19 @@ std::vector<Case> cases() {
   too_much_pools.faults = true;
   ProgramStyle pools_faults = pools;
   pools_faults.faults = true;
+  ProgramStyle two_devices = faults;
+  two_devices.streams = 3;
+  two_devices.peers = true;
   ProgramStyle crowded = one;
   crowded.live_blocks = 400;
   crowded.largest_bytes = 2 * kMiB;
-  const auto machine = [](const Options& options, std::uint32_t streams, bool vmm = true) {
+  const auto machine = [](const Options& options, std::uint32_t streams, bool vmm = true,
+                          const ProgramStyle& style = {}) {
     MachineOptions made;
     made.allocator = options;
     made.streams = streams;
     made.has_vmm = vmm;
+    made.peer = style.peers;
     if (options.spill != 0) made.host_bytes = 64 * kMiB;
     return made;
   };
@@ -81,6 +86,7 @@ std::vector<Case> cases() {
       {"whole_pages_only", machine(whole_pages, 2), three},
       {"windows_evicted_at_once", machine(few_windows, 3), three},
       {"no_vmm", machine(small_pages, 2, false), three},
+      {"two_devices", machine(small_pages, 3, true, two_devices), two_devices},
       {"no_vmm_faults", machine(small_pages, 1, false), faults},
   };
 }
@@ -147,7 +153,7 @@ TEST_P(Model, HoldsInLongRuns) {
   constexpr const char* kNames[] = {
       "alloc",     "free",       "touch",  "advance",    "sync",       "trim",    "set_limit",
       "fail_next", "report",     "use_on", "begin_pool", "end_pool",   "capture", "end_capture",
-      "replay",    "drop_graph", "pin",    "unpin",      "checkpoint", "restore"};
+      "replay",    "drop_graph", "pin",    "unpin",      "checkpoint", "restore", "use_elsewhere"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -167,7 +173,8 @@ TEST_P(Model, HoldsInLongRuns) {
   }
   for (std::size_t i = 10; i < counts.size(); ++i) {
     const bool pins = i == 16 || i == 17;
-    const bool runs = pins ? GetParam().style.pins : GetParam().style.pools;
+    const ProgramStyle& style = GetParam().style;
+    const bool runs = i == 20 ? style.peers : pins ? style.pins : style.pools;
     if (runs) {
       EXPECT_GT(counts[i], sum / 2000) << kNames[i];
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,8 @@ simgpu::SimOptions gpu_options(const MachineOptions& options) {
   device.granularity_bytes = options.granularity_bytes;
   device.has_vmm = options.has_vmm;
   device.host_bytes = options.host_bytes;
-  return {.devices = {device}, .costs = simgpu::load_cost_profile("desktop")};
+  return {.devices = std::vector(options.peer ? 2 : 1, device),
+          .costs = simgpu::load_cost_profile("desktop")};
 }
 
 }  // namespace
@@ -35,12 +37,19 @@ Machine::Machine(const MachineOptions& options)
   DeviceProperties properties;
   gpu_.device_properties(0, properties);
   allocator_.emplace(faulty_, 0, properties, options.allocator);
+  if (options.peer) {
+    gpu_.stream_create(1, elsewhere_.handle);
+    if (allocator_->add_peer(1) != Status::ok) throw std::logic_error("add_peer failed");
+  }
 }
 
 std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t duration_us) {
   if (block.last_user != stream) {  // the program's own order
     gpu_.order(0, streams_[block.last_user], streams_[stream]);
     block.last_user = stream;
+  }
+  if (std::exchange(block.elsewhere_last, false)) {
+    gpu_.order(elsewhere_, DeviceStream{0, streams_[stream]});
   }
   // Whoever uses what a graph made comes after the graphs that may write there.
   const auto replay = block.capture == 0 ? last_replay_.end() : last_replay_.find(block.pool);
@@ -137,10 +146,15 @@ void Machine::forget(std::size_t index) {
 }
 
 void Machine::defer(const Live& block) {
-  if (block.uses.empty() || !begun_.empty() || capturing_) return;
+  const bool used = !block.uses.empty() || block.used_elsewhere;
+  if (!used || !begun_.empty() || capturing_) return;
   Deferred deferred{block, 0};
   for (const std::uint32_t stream : block.uses) {
     deferred.done_ns = std::max(deferred.done_ns, gpu_.work_end_ns(0, streams_[stream]));
+  }
+  if (block.used_elsewhere) {
+    const std::uint64_t end = gpu_.work_end_ns(elsewhere_.device, elsewhere_.handle);
+    deferred.done_ns = std::max(deferred.done_ns, end);
   }
   deferred_.push_back(deferred);
 }
@@ -225,6 +239,22 @@ std::string Machine::apply(const UseOn& op) {
   return allocator_->record_stream(block.address + 1, streams_[user]) == Status::invalid_argument
              ? ""
              : "record_stream took an address that is no block's";
+}
+
+std::string Machine::apply(const UseElsewhere& op) {
+  if (live_.empty() || !options_.peer || capturing_) return "";
+  Live& block = live_[op.block % live_.size()];
+  if (block.capture != 0) return "";
+  gpu_.order(DeviceStream{0, streams_[block.last_user]}, elsewhere_);
+  const simgpu::Access access{block.address, block.requested, true};
+  const DriverStatus status = gpu_.launch(elsewhere_.device, elsewhere_.handle,
+                                          std::uint64_t{op.duration_us} * 1000, {&access, 1});
+  if (status != DriverStatus::ok) return "another device's kernel cannot touch the block";
+  block.used_elsewhere = true;
+  block.elsewhere_last = true;
+  return allocator_->record_stream(block.address, elsewhere_) == Status::ok
+             ? ""
+             : "record_stream failed";
 }
 
 // --- pools and graphs ----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ struct MachineOptions {
   std::uint64_t granularity_bytes = 64 << 10;
   bool has_vmm = true;
   std::uint32_t streams = 1;
+  bool peer = false;             // another device that may touch this one's memory
   std::uint64_t host_bytes = 0;  // that the device may map
   Options allocator{};
   /// validate() after every so many operations; 0: only at the end.
@@ -64,6 +65,8 @@ class Machine {
     PoolId pool;
     std::uint32_t pins = 0;
     std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
+    bool used_elsewhere = false;   // and the other device's
+    bool elsewhere_last = false;   // which used it last
   };
   // A freed block that PyTorch's allocator would count as active, as long as other streams' work
   // that used it goes on.
@@ -83,6 +86,7 @@ class Machine {
   std::string apply(const Free& op);
   std::string apply(const Touch& op);
   std::string apply(const UseOn& op);
+  std::string apply(const UseElsewhere& op);
   std::string apply(const BeginPool& op);
   std::string apply(const EndPool& op);
   std::string apply(const Capture& op);
@@ -121,6 +125,7 @@ class Machine {
   simgpu::SimDriver gpu_;
   FaultyDriver faulty_;
   std::vector<StreamHandle> streams_;
+  DeviceStream elsewhere_{1, 0};
   std::optional<DeviceAllocator> allocator_;
   std::vector<Live> live_;
   // (handle, offset) -> end: the physical bytes in use.

@@ -16,6 +16,9 @@ struct Printer {
   std::string operator()(const UseOn& op) const {
     return fmt::format("UseOn{{{}, {}, {}}}", op.block, op.stream, op.duration_us);
   }
+  std::string operator()(const UseElsewhere& op) const {
+    return fmt::format("UseElsewhere{{{}, {}}}", op.block, op.duration_us);
+  }
   std::string operator()(const BeginPool& op) const {
     return fmt::format("BeginPool{{{}, {}, {}}}", op.pool, op.stream, op.all_streams);
   }
@@ -79,6 +82,9 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (dice < 70) return SyncStream{stream};
   if (dice < 110 && style.streams > 1) {
     return UseOn{any, stream, static_cast<std::uint32_t>(below(200))};
+  }
+  if (dice >= 970 && style.peers) {
+    return UseElsewhere{any, static_cast<std::uint32_t>(below(400))};
   }
   if (style.pools) {
     const auto pool = static_cast<std::uint32_t>(below(3));

@@ -31,6 +31,10 @@ struct UseOn {  // another stream uses a live block, after its own has: record_s
   std::uint32_t stream = 0;
   std::uint32_t duration_us = 0;
 };
+struct UseElsewhere {  // a stream of another device does, after the block's last user
+  std::uint32_t block = 0;
+  std::uint32_t duration_us = 0;
+};
 struct Advance {  // the host is busy with something else
   std::uint32_t us = 0;
 };
@@ -85,7 +89,7 @@ struct Restore {};  // the pool's blocks as they were then
 
 using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
                         UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin,
-                        Unpin, Checkpoint, Restore>;
+                        Unpin, Checkpoint, Restore, UseElsewhere>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -104,6 +108,7 @@ struct ProgramStyle {
   bool limits = false;
   bool pools = false;  // private pools and graphs
   bool pins = false;
+  bool peers = false;  // another device
 };
 
 /// The next operation of a random program with `live` live blocks now.

@@ -1,7 +1,14 @@
 """What gapless does inside PyTorch beside handing out memory."""
+import importlib.metadata
+import importlib.util
+import pathlib
+import subprocess
+
 import pytest
 
-from conftest import PACKAGE
+from conftest import PACKAGE, ROOT
+
+NEWER = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 13)
 
 
 def test_message_is_pytorchs_line_for_line(simulate):
@@ -127,3 +134,126 @@ def test_report_reads_well(simulate):
     values = result.values()
     assert values["html"] == values["counters"] == "True"
     assert int(values["live"]) == 100 << 20
+
+
+def test_message_names_call_sites(simulate):
+    # In the program's own words, where PyTorch records stack traces.
+    result = simulate("""
+        import gapless, torch
+        gapless.install()
+        def weights():
+            return torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+        def ask():
+            try:
+                torch.empty(15 << 30, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError as error:
+                return [line for line in str(error).splitlines() if "call site" in line]
+        before = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")   # not recorded
+        print("without:", ask())
+        torch.cuda.memory._record_memory_history("all")
+        keep = [weights(), weights(), torch.zeros(100, device="cuda").double()]
+        print("message:", ask())
+        print("first:", gapless.report().call_sites[0])
+        print("row:", [row for row in gapless.report().rows() if row[0].startswith("at ")][0])
+        """, PYTHONPATH=str(PACKAGE)).values()
+    assert result["without"] == "[]"
+    assert result["message"].startswith("['  live by call site: 4.00 GiB in 2 blocks at <string>:5 (weights); ")
+    assert "(<module>)" in result["message"]
+    assert "'function': 'weights', 'bytes': 4294967296, 'blocks': 2" in result["first"]
+    assert "4.00 GiB in 2 blocks, weights" in result["row"]
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory):
+    """Python that loads tests/torch/programs/extension.cc, compiled for this torch, as `extension`."""
+    torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
+    cuda = pathlib.Path("/usr/local/cuda/include")
+    if not (cuda / "cuda_runtime_api.h").exists():
+        pytest.skip("no CUDA headers")
+    made = tmp_path_factory.mktemp("extension") / "extension.so"
+    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-w", f"-isystem{torch}/include", f"-isystem{cuda}",
+                    str(ROOT / "tests" / "torch" / "programs" / "extension.cc"), f"-L{torch}/lib", "-lc10_cuda", "-lc10",
+                    "-Wl,--allow-shlib-undefined", "-o", str(made)], check=True)
+    return f"""
+import ctypes, torch
+MiB = 1 << 20
+extension = ctypes.CDLL({str(made)!r})
+extension.allocate_at.restype = ctypes.c_void_p
+extension.allocate_at.argtypes = [ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+extension.free_at.argtypes = [ctypes.c_void_p]
+reason = ctypes.create_string_buffer(200)
+def allocate_at(bytes, address):
+    return extension.allocate_at(bytes, address, reason, 200)
+def block(mib):
+    return torch.empty(mib * MiB, dtype=torch.uint8, device="cuda")
+"""
+
+
+@pytest.mark.parametrize("gapless", [False, True], ids=["native", "gapless"])
+def test_callbacks_free_memory_before_a_request_fails(simulate, extension, gapless):
+    values = simulate(extension + """
+keep, calls = [block(1000)], []
+@ctypes.CFUNCTYPE(ctypes.c_bool)
+def free_some():
+    calls.append(len(keep))
+    keep.clear()
+    return calls[-1] != 0
+extension.before_out_of_memory(free_some)
+print("fits:", block(1200).numel() // MiB)
+keep.append(torch.empty(1000, device="cuda"))
+try:
+    block(5000)
+except torch.OutOfMemoryError:
+    print("refused:", len(keep))
+print("calls:", calls)
+extension.before_out_of_memory(None)
+""", gpus="2GiB", gapless=gapless).values()
+    assert values["fits"] == "1200"
+    assert values["refused"] == "0"
+    # The native allocator also asks before it calls cudaMalloc.
+    assert values["calls"] == ("[1, 1]" if gapless else "[1, 0, 1]")
+
+
+@pytest.mark.skipif(not NEWER, reason="allocateWithAddress came with 2.13")
+@pytest.mark.parametrize("gapless", [False, True], ids=["native", "gapless"])
+def test_memory_at_an_exact_address(simulate, extension, gapless):
+    values = simulate(extension + """
+whole = block(20)
+first = whole.data_ptr()
+print("live:", allocate_at(20 * MiB, first), b"at exact address" in reason.value)
+del whole
+for name, size, offset in (("all", 20, 0), ("part", 4, 0), ("inner", 4, 6)):
+    got = allocate_at(size * MiB, first + offset * MiB)
+    print(f"{name}:", got == first + offset * MiB, torch.cuda.memory_allocated() // MiB)
+    extension.free_at(got)
+print("beyond:", allocate_at(16 * MiB, first + 8 * MiB), torch.cuda.memory_allocated())
+print("elsewhere:", allocate_at(1000, 0x1234000), allocate_at(0, first))
+print("misaligned:", allocate_at(1000, first + 5), b"aligned" in reason.value)
+torch.cuda.memory._record_memory_history("all")
+got = allocate_at(4 * MiB, first)
+trace = torch.cuda.memory._snapshot()["device_traces"][0]
+print("recorded:", [(e["action"], e["addr"] == first, e["size"] // MiB) for e in trace])
+extension.free_at(got)
+torch.cuda.memory._record_memory_history(None)
+""", gpus="1GiB", gapless=gapless).values()
+    assert values == {"live": "None True", "all": "True 20", "part": "True 4", "inner": "True 4", "beyond": "None 0",
+                      "elsewhere": "None None", "misaligned": "None True", "recorded": "[('alloc', True, 4)]"}
+
+
+@pytest.mark.skipif(not NEWER, reason="allocateWithAddress came with 2.13")
+def test_memory_at_an_exact_address_in_a_window(simulate, extension):
+    values = simulate(extension + """
+pieces = [block(2) for _ in range(200)]
+del pieces[::2]
+joined = block(150)              # of pieces: a window
+place = joined.data_ptr()
+del joined
+got = allocate_at(100 * MiB, place + 20 * MiB)
+print("got:", got == place + 20 * MiB)
+print("again:", allocate_at(100 * MiB, place + 30 * MiB))
+reserved = torch.cuda.memory_reserved()
+rest = block(20)
+print("reserved:", torch.cuda.memory_reserved() == reserved)
+extension.free_at(got)
+""", gpus="1GiB", gapless=True).values()
+    assert values == {"got": "True", "again": "None", "reserved": "True"}

@@ -79,6 +79,10 @@ gapless_torch_result gapless_torch_install(char* message, size_t room) {
   return answer.result;
 }
 
+void gapless_torch_name_call_sites(gapless_torch_call_sites function) {
+  gapless::torch_plugin::call_sites_namer().store(function);
+}
+
 const char* gapless_torch_version(void) { return GAPLESS_TORCH_VERSION; }
 
 gapless_allocator* gapless_torch_allocator(void) {

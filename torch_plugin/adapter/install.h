@@ -32,6 +32,15 @@ const char* gapless_torch_version(void);
  * must not be destroyed. */
 gapless_allocator* gapless_torch_allocator(void);
 
+/* Writes at most `room` bytes, with a terminating 0, on where in the program the device's live
+ * blocks come from. */
+typedef void (*gapless_torch_call_sites)(int device, char* text, size_t room);
+
+/* Called from now on where a request fails while allocations are recorded with their stack traces,
+ * on that request's thread and without a lock held; what it writes becomes part of the message.
+ * Only Python can read those traces. NULL: nobody is called. */
+void gapless_torch_name_call_sites(gapless_torch_call_sites function);
+
 #ifdef __cplusplus
 }
 #endif

@@ -124,15 +124,17 @@ void* TorchAllocator::alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_
 }
 
 void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream,
-                                    Usage& usage) {
+                                    Usage& usage, DeviceAddress at) {
   Context context = history_->gather(torch_cuda::RecordContext::STATE);
-  DeviceAddress address = 0;
+  DeviceAddress address = at;
   const std::uint64_t rounded = settings::rounded_bytes(bytes);
   Status status = Status::ok;
   {
     const auto watch = history_->watch(device);
     history_->set_cause(device, context);
-    status = core_of(device).alloc(bytes, handle_of(stream), address, rounded, &usage);
+    DeviceCore& core = core_of(device);
+    status = at == 0 ? core.alloc(bytes, handle_of(stream), address, rounded, &usage)
+                     : core.alloc_at(bytes, handle_of(stream), at, &usage);
     history_->set_cause(device, nullptr);
     if (status == Status::ok) {
       const auto facts = core_of(device).find_block(address);
@@ -141,8 +143,9 @@ void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cud
       history_->keep_context(device, pointer_of(address), std::move(context));
     }
   }
-  if (status != Status::ok) fail(device, bytes, rounded, stream, status, std::move(context));
-  return pointer_of(address);
+  if (status == Status::ok) return pointer_of(address);
+  if (at != 0) return nullptr;
+  fail(device, bytes, rounded, stream, status, std::move(context));
 }
 
 void TorchAllocator::tell_profiler(DeviceIndex device, void* pointer, std::int64_t bytes,
@@ -162,6 +165,29 @@ c10::DataPtr TorchAllocator::allocate(size_t bytes) {
   }
   void* pointer = nullptr;
   if (bytes != 0) pointer = alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
+  return {pointer, pointer, &delete_block, where};
+}
+
+c10::DataPtr TorchAllocator::allocateWithAddress(size_t bytes, void* address) {
+  const c10::DeviceIndex device = current_device();
+  const c10::Device where(c10::kCUDA, device);
+  if (bytes == 0) return {nullptr, nullptr, &delete_block, where};
+  const DeviceAddress at = address_of(address);
+  TORCH_CHECK(at % kUnitBytes == 0, "gapless: allocateWithAddress: ", address,
+              " is not aligned to ", kUnitBytes, " bytes");
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device);
+  Usage usage;
+  void* pointer = nullptr;
+  if (caching_ && at != 0 && history_->watching()) {
+    pointer = alloc_watched(device, bytes, stream, usage, at);
+  } else if (caching_ && at != 0 &&
+             core_of(device).alloc_at(bytes, handle_of(stream), at, &usage) == Status::ok) {
+    pointer = address;
+  }
+  TORCH_CHECK(pointer != nullptr, "Could not allocate CUDA storage at exact address ", address,
+              ": the ", bytes, " bytes there are not free memory of this stream");
+  tell_profiler(device, pointer, static_cast<std::int64_t>(usage.block_bytes), usage);
+  trace_allocation(pointer);
   return {pointer, pointer, &delete_block, where};
 }
 

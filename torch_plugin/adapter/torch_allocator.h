@@ -11,6 +11,7 @@
 // (-Wsuggest-override).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -41,6 +42,8 @@ class TorchAllocator final : public CUDAAllocator {
   void* raw_alloc(size_t bytes) override;
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
   void raw_delete(void* pointer) override;
+  /// Memory that was freed, at its address; throws c10::Error where it is not free. (2.13)
+  c10::DataPtr allocateWithAddress(size_t bytes, void* address);
   void recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) override;
 
   void init(int device_count) override;
@@ -127,7 +130,9 @@ class TorchAllocator final : public CUDAAllocator {
  private:
   [[noreturn]] static void no_device(DeviceIndex device);
   void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
-  void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage);
+  /// `at`: at that address or not at all, else anywhere.
+  void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage,
+                      DeviceAddress at = 0);
   bool free_watched(void* pointer);
   /// Straight from the driver, where caching is turned off, and back.
   void* alloc_uncached(std::uint64_t bytes);
@@ -164,6 +169,9 @@ class TorchAllocator final : public CUDAAllocator {
 
 /// The one that is installed; nullptr before. Never destroyed: tensors outlive everything.
 TorchAllocator*& installed();
+
+/// Who knows where blocks come from, for messages (gapless_torch_name_call_sites).
+std::atomic<void (*)(int device, char* text, std::size_t room)>& call_sites_namer();
 
 /// Frees what installed() allocated: the deleter of its tensors.
 void delete_block(void* pointer);

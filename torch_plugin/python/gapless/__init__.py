@@ -68,6 +68,7 @@ def install(options: Options = None) -> bool:
             os.environ["GAPLESS_CONF"] = before
         raise
     _library = library
+    library.name_call_sites()
     os.environ.setdefault("GAPLESS", "1")
     if note:
         warnings.warn(note, stacklevel=2)
@@ -120,6 +121,7 @@ def _installed() -> Library:
         if not is_installed():
             raise GaplessError("gapless is not installed in this process: gapless.install()")
         _library = adapter_for_loaded_torch()
+        _library.name_call_sites()
     return _library
 
 
@@ -141,10 +143,12 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 def report(device: Any = None) -> Report:
     """How the device's memory is used now: str() for people, .as_dict() for programs, rich in notebooks.
-    After a request has failed it also tells why, and what would have made it fit."""
+    After a request has failed it also tells why, and what would have made it fit; while PyTorch records its
+    history (torch.cuda.memory._record_memory_history), where in the program live memory comes from."""
+    from . import _call_sites
     index = _device(device)
     library = _installed()
-    return Report(library.describe()["devices"][index], library.explain(index))
+    return Report(library.describe()["devices"][index], library.explain(index), _call_sites.live(index))
 
 
 def snapshot(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Library:
             raise GaplessError(f"{path} cannot be loaded: {error}") from error
         self._library.gapless_torch_allocator.restype = ctypes.c_void_p
         self._library.gapless_last_error.restype = ctypes.c_char_p
+        self._library.gapless_torch_name_call_sites.argtypes = [ctypes.c_void_p]
 
     def install(self) -> tuple[bool, str]:
         """Whether it is new, and a note; raises GaplessError."""
@@ -63,6 +64,11 @@ class Library:
         if result == 2:
             raise GaplessError(text)
         return result == 0, text
+
+    def name_call_sites(self) -> None:
+        """Out-of-memory messages say where live blocks were allocated, while that is recorded."""
+        from . import _call_sites
+        _call_sites.tell(self._library)
 
     def _handle(self) -> ctypes.c_void_p:
         handle = self._library.gapless_torch_allocator()

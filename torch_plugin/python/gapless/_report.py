@@ -18,15 +18,16 @@ def size(count: int) -> str:
 class Report:
     """What gapless.report() gives: print it, or show it in a notebook.
 
-    `device`: a device of `gapless_describe`'s JSON; `failure`: of `gapless_explain`'s, or None.
+    `device`: a device of `gapless_describe`'s JSON; `failure`: of `gapless_explain`'s, or None;
+    `call_sites`: where live blocks were allocated, the most bytes first, as far as was recorded.
     """
 
-    def __init__(self, device: dict[str, Any], failure: dict[str, Any] | None):
-        self._device, self.failure = device, failure
+    def __init__(self, device: dict[str, Any], failure: dict[str, Any] | None, call_sites: list[dict[str, Any]]):
+        self._device, self.failure, self.call_sites = device, failure, call_sites
 
     def as_dict(self) -> dict[str, Any]:
         """Everything: every block of the home and of the windows, statistics, counters, the failure."""
-        return {**self._device, "failure": self.failure}
+        return {**self._device, "failure": self.failure, "call_sites": self.call_sites}
 
     def rows(self) -> list[tuple[str, str]]:
         """The figures that matter, by name."""
@@ -50,6 +51,8 @@ class Report:
         rows += [(f"pool {pool}", f"{size(taken)} allocated") for pool, taken in sorted(pools.items())]
         if spilled := device["spilled_bytes"]:
             rows.append(("in host memory", size(spilled)))
+        rows += [(f"at {site['file']}:{site['line']}", f"{size(site['bytes'])} in {site['blocks']} blocks, {site['function']}")
+                 for site in self.call_sites[:5]]
         if self.failure:
             rows.append(("last failure", f"{size(self.failure['asked_bytes'])} asked"))
             rows += [("would help", advice) for advice in self.failure["advice"]]

@@ -1,0 +1,68 @@
+// Blocks at an address that the caller names: memory that was freed is had again where it was.
+//
+//   home     | live | hole .............. | live |     [ at, at + size ) inside one hole, or
+//   window   | live | free places ... | live     |     inside the free places of one window
+#include <mutex>
+
+#include "allocator/device/device_allocator.h"
+
+namespace gapless {
+
+std::optional<Unit> DeviceHeap::unit_at(DeviceAddress address) const {
+  // Without virtual memory management segments lie anywhere.
+  for (PageId page = 0; page < home_.max_pages(); ++page) {
+    const DeviceAddress begin = page_address_[page];
+    if (!home_.is_present(page) || address < begin || address - begin >= page_bytes_) continue;
+    return page * page_units_ + static_cast<Unit>((address - begin) / kUnitBytes);
+  }
+  return {};
+}
+
+DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner) {
+  const Owner anyone = streams_.sets().anyone_in(streams_.sets().pool_of(owner));
+  if (const auto begin = unit_at(address)) {
+    BlockId hole = 0;
+    home_.for_each([&](BlockId id, const Block& block) {
+      const bool usable = block.owner == owner || block.owner == anyone;
+      const bool around =
+          block.begin <= *begin && *begin < block.end() && block.end() - *begin >= size;
+      if (block.state == BlockState::hole && usable && around) hole = id;
+    });
+    if (hole == 0) return {Status::invalid_argument, 0, 0};
+    return in_hole_of_any({hole, *begin}, size, owner);
+  }
+  std::optional<WindowSpot> found;
+  windows().for_each([&](WindowId id, const Window& window) {
+    const std::uint64_t bytes = window.pages.size() * page_bytes_;
+    if (address < window.address || address - window.address >= bytes) return;
+    const WindowSpot spot{id, static_cast<Unit>((address - window.address) / kUnitBytes), size};
+    if (mapper_.is_there(spot, window.address) &&
+        windows().is_free(spot, Reach(owner, 0, anyone, streams_.sets().pool_of(owner)))) {
+      found = spot;
+    }
+  });
+  return found ? in_window(*found, owner) : Placed{Status::invalid_argument, 0, 0};
+}
+
+Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, DeviceAddress address,
+                                 Usage* usage) {
+  if (bytes == 0 || bytes > kMostBytes || address % kUnitBytes != 0) {
+    return Status::invalid_argument;
+  }
+  const std::scoped_lock lock(lock_);
+  const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
+  Request request{&main_, main_.heap.streams().number_of(stream), units};
+  if (const PoolIndex pool = pools_.of(stream); pool != 0) {
+    request.arena = &arena_of(pool);
+    if (request.arena->heap.is_asleep(pool)) return Status::invalid_argument;
+    request.owner =
+        request.arena->heap.owner_in_pool(request.arena->heap.streams().number_of(stream), pool);
+  }
+  const DeviceHeap::Placed placed =
+      request.arena->heap.place_at_address(address, units, request.owner);
+  if (placed.status != Status::ok) return placed.status;
+  begin_block(request, placed, bytes, usage);
+  return Status::ok;
+}
+
+}  // namespace gapless
