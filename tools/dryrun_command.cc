@@ -155,12 +155,14 @@ json rows_of(const json& processes, const std::string& allocator, int exit_statu
   for (const json& process : processes) {
     const json torch = process.value("torch", json::object());
     const json oom = torch.value("first_out_of_memory", json());
+    // A program may install gapless itself.
+    const bool own = torch.value("allocator", "") == "gapless";
     for (const json& gpu : process.value("gpus", json::array())) {
       const int device = gpu["device"];
       json row = {{"pid", process["pid"]},
                   {"rank", torch.value("rank", json())},
                   {"device", device},
-                  {"allocator", allocator},
+                  {"allocator", own ? "gapless" : allocator},
                   {"total_bytes", gpu["total_bytes"]},
                   {"peak_used_bytes", gpu["peak_used_bytes"]},
                   {"peak_allocated_bytes", nullptr},

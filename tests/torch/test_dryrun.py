@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from conftest import PACKAGE, ROOT
 
 GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
 
@@ -75,6 +75,12 @@ def test_each_allocator(dryrun, allocator):
     _, rows = dryrun("--gpu", "2GiB", "--allocator", allocator)
     assert rows[0]["allocator"] == allocator
     assert 800 << 20 <= rows[0]["peak_allocated_bytes"] <= 803 << 20
+
+
+def test_one_that_installs_gapless_itself(dryrun, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
+    _, (row,) = dryrun("--gpu", "2GiB", program="import gapless\ngapless.install()\n" + PROGRAM)
+    assert row["allocator"] == "gapless"
 
 
 def test_recorded_history_is_a_trace(dryrun, tmp_path):
