@@ -69,7 +69,10 @@ check "format" tools/setup/lint.sh format
 
 GAPLESS_MODEL_OPS=200000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
-GAPLESS_MODEL_OPS=15000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan all -LE slow -E Synthetic
+# What only reads options and prints, and long programs, are tested without sanitizers.
+GAPLESS_MODEL_OPS=15000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan \
+  "unit_test threads_test model_test fault_test replay_test pickle_fuzz compact_fuzz allocator_fuzz" \
+  -LE slow -E 'Synthetic|NOT_BUILT'
 suite tsan "threads_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
 wait "$fetching"
 

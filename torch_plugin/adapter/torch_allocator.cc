@@ -23,6 +23,12 @@ c10::DeviceIndex current_device() {
   return device;
 }
 
+// A thread mostly frees memory of one device: that one is asked first whose block it is.
+DeviceIndex& last_freed_on() {
+  thread_local DeviceIndex device = 0;
+  return device;
+}
+
 void trace_allocation(const void* pointer) {
   if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
@@ -224,10 +230,16 @@ void TorchAllocator::raw_delete(void* pointer) {
   }
   const DeviceAddress address = address_of(pointer);
   sharing_->before_free(address);
-  for (DeviceIndex device = 0; device < core_->devices(); ++device) {
+  const DeviceIndex devices = core_->devices();
+  DeviceIndex device = devices == 1 ? 0 : last_freed_on();
+  for (DeviceIndex asked = 0; asked < devices; ++asked) {
     DeviceCore& allocator = *core_->device(device);
     Usage usage;
-    if (allocator.free(address, &usage) != Status::ok) continue;
+    if (allocator.free(address, &usage) != Status::ok) {
+      device = device + 1 == devices ? 0 : device + 1;
+      continue;
+    }
+    if (devices != 1) last_freed_on() = device;
     tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
     trace_deallocation(pointer);
     return;
