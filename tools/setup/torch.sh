@@ -16,8 +16,8 @@ if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
 echo "installing torch $version $kind (a minute or two)"
 rm -rf "$venv"
 python3 -m venv "$venv"
-# What is imported is compiled then; compiling all of torch takes longer than using it.
-install() { "$venv/bin/pip" install -q --no-compile --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
+# Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again.
+install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
 if [ "$kind" = full ]; then
   install "torch==$version.*" "${packages[@]}"
 else
