@@ -3,6 +3,7 @@
 //   home     | live | hole .............. | live |     [ at, at + size ) inside one hole, or
 //   window   | live | free places ... | live     |     inside the free places of one window
 #include <mutex>
+#include <utility>
 
 #include "allocator/device/device_allocator.h"
 
@@ -18,7 +19,16 @@ std::optional<Unit> DeviceHeap::unit_at(DeviceAddress address) const {
   return {};
 }
 
-DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner) {
+DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
+                                                bool capturing) {
+  const bool before = std::exchange(unordered_, capturing);
+  const Placed placed = find_at_address(address, size, owner);
+  unordered_ = before;
+  if (capturing) note_captured(placed, owner);
+  return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner) {
   const Owner anyone = streams_.sets().anyone_in(streams_.sets().pool_of(owner));
   if (const auto begin = unit_at(address)) {
     BlockId hole = 0;
@@ -52,14 +62,20 @@ Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, Devic
   const std::scoped_lock lock(lock_);
   const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
   Request request{&main_, main_.heap.streams().number_of(stream), units};
-  if (const PoolIndex pool = pools_.of(stream); pool != 0) {
-    request.arena = &arena_of(pool);
-    if (request.arena->heap.is_asleep(pool)) return Status::invalid_argument;
-    request.owner =
-        request.arena->heap.owner_in_pool(request.arena->heap.streams().number_of(stream), pool);
+  bool capturing = false;
+  if (const PoolIndex index = pools_.of(stream); index != 0) {
+    PrivatePool& pool = pools_.at(index);
+    request.arena = &arena_of(index);
+    DeviceHeap& heap = request.arena->heap;
+    // Blocks of a no_split pool have pages of their own, wherever they lie.
+    if (heap.is_asleep(index) || pool.no_split) return Status::invalid_argument;
+    const DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
+    if (asked != DriverStatus::ok) return Status::driver_error;
+    pool.captured = pool.captured || capturing;
+    request.owner = heap.owner_in_pool(heap.streams().number_of(stream), index);
   }
   const DeviceHeap::Placed placed =
-      request.arena->heap.place_at_address(address, units, request.owner);
+      request.arena->heap.place_at_address(address, units, request.owner, capturing);
   if (placed.status != Status::ok) return placed.status;
   begin_block(request, placed, bytes, usage);
   return Status::ok;

@@ -92,8 +92,9 @@ class DeviceHeap {
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
   Placed place_at(const Place& place, Owner owner);
   /// A block of `size` units at that address, of the home or of a window, where all of it is free
-  /// memory that the owner may have as it is; invalid_argument where it is not.
-  Placed place_at_address(DeviceAddress address, Unit size, Owner owner);
+  /// memory that the owner may have as it is; invalid_argument where it is not. `capturing`: a
+  /// graph is.
+  Placed place_at_address(DeviceAddress address, Unit size, Owner owner, bool capturing);
   /// A block of `size` units that begins and ends with a page, which it shares with no other.
   Placed place_in_whole_pages(Unit size, Owner owner, Owner general, bool capturing);
   /// Gives the pages back to the device that hold only the pool's `blocks` (all of them that live)
@@ -353,6 +354,7 @@ class DeviceHeap {
   /// The same after waiting for the device.
   DriverStatus finish_streams();
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
+  Placed find_at_address(DeviceAddress address, Unit size, Owner owner);
   /// The unit of the home at that address; nothing where its page is not there.
   [[nodiscard]] std::optional<Unit> unit_at(DeviceAddress address) const;
 

@@ -559,6 +559,31 @@ TEST_F(AtAddress, FreedMemoryIsHadAgainWhereItWas) {
   release({0, 1});
 }
 
+TEST_F(AtAddress, WhileAGraphIsCaptured) {
+  start();
+  begin({1, 0}, {side});
+  gpu->begin_capture(0, side);
+  const DeviceAddress a = alloc(4 * MiB, side);
+  free(a);
+  EXPECT_EQ(allocator->alloc_at(2 * MiB, side, a + MiB), Status::ok);
+  write(a + MiB, 2 * MiB, side);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end({1, 0});
+  EXPECT_EQ(calls(DriverCall::event_record), 0U);
+  gpu->replay(graph, side);
+  free(a + MiB);
+  release({1, 0});
+  // The graph may have written there: others wait.
+  EXPECT_EQ(try_alloc(60 * MiB), Status::ok);
+  begin({0, 2});
+  EXPECT_EQ(allocator->set_pool_no_split({0, 2}, true), Status::ok);
+  const DeviceAddress b = alloc(MiB);
+  free(b);
+  EXPECT_EQ(allocator->alloc_at(512, 0, b), Status::invalid_argument);
+  end({0, 2});
+  release({0, 2});
+}
+
 TEST_F(AtAddress, AlsoInsideAWindow) {
   start();
   std::vector<DeviceAddress> pieces;

@@ -40,7 +40,7 @@ suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"),
   local preset=$1 targets=$2
   shift 2
   echo "== $preset"
-  # From scratch files are compiled several at a time: half as long.
+  # From scratch files are compiled several at a time: little more than half as long.
   local fresh=()
   [ -e "build/$preset" ] || fresh=(-DCMAKE_UNITY_BUILD=ON)
   if ! { cmake --preset "$preset" -DGAPLESS_WERROR=$werror "${fresh[@]}" >/dev/null &&

@@ -55,7 +55,7 @@ def _write(device: int, text: Any, room: int) -> None:
         lines = [describe(site) for site in sites[:_SHOWN]]
         if rest := sites[_SHOWN:]:
             lines.append(f"{size(sum(s['bytes'] for s in rest))} at {len(rest)} others")
-        written = "; ".join(lines).encode()[:room - 1]
+        written = "; ".join(lines).encode()[:room - 1].decode(errors="ignore").encode()  # whole letters
     except Exception:  # the message that is being written matters more
         written = b""
     ctypes.memmove(text, written + b"\0", len(written) + 1)
