@@ -66,8 +66,9 @@ class DeviceMemory {
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// What is known of a range is not any more.
   void forget(DeviceAddress address, std::uint64_t bytes);
-  /// Whether any contents were ever kept: else there is nothing to forget. For any thread.
-  [[nodiscard]] bool ever_kept() const { return ever_kept_.load(std::memory_order_relaxed); }
+  /// Whether any process's memory here ever kept contents: else there is nothing to forget. For any
+  /// thread.
+  [[nodiscard]] static bool ever_kept() { return ever_kept_.load(std::memory_order_relaxed); }
   /// Fills with `value`, `width` bytes of it (1, 2 or 4) over and over.
   bool fill(DeviceAddress target, std::uint32_t value, std::uint32_t width, std::uint64_t bytes);
 
@@ -81,7 +82,7 @@ class DeviceMemory {
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address,
                                                                   std::uint64_t bytes) const;
 
-  std::atomic<bool> ever_kept_{false};
+  static inline std::atomic<bool> ever_kept_{false};
   std::vector<GpuProfile> gpus_;
   SharedUsage usage_;
   MemoryModel model_;

@@ -35,8 +35,17 @@ Process& Process::get() {
   return *process;
 }
 
+std::recursive_mutex Process::mutex;
+
+Registered& Process::registered() {
+  static auto* registered = new Registered;  // as long as the process
+  return *registered;
+}
+
 int& Process::current() {
-  thread_local int device = 0;
+  // Asked for with every allocation. The library is preloaded, so there is room among the threads'
+  // first variables, which need no call.
+  [[gnu::tls_model("initial-exec")]] thread_local int device = 0;
   return device;
 }
 

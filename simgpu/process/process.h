@@ -5,7 +5,9 @@
 //   libcublas.so.13  --'
 //
 // One lock for all: a front function enters with Entry, which also lets time catch up. State is
-// made at the first call, never in a constructor, for children inherit the preload.
+// made at the first call, never in a constructor, for children inherit the preload. Kernels are
+// registered while a program is loaded, before anyone asks for a GPU: they are kept apart
+// (Registered), and the environment is read when the first GPU is asked for.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,12 @@ struct Kernel {
   std::string name;  // mangled
   const void* host_function = nullptr;
   std::optional<SmallKernel> small;  // once it was launched
+};
+
+/// What the program's code has for the device.
+struct Registered {
+  std::unordered_map<const void*, Kernel> kernels;                // by host function
+  std::unordered_map<const void*, std::uint64_t> variable_bytes;  // by host variable
 };
 
 struct HostMemory {
@@ -56,6 +64,9 @@ class SIMGPU_API Process {
   }
   [[nodiscard]] const Config& config() const { return config_; }
 
+  /// With the lock (Process::mutex).
+  static Registered& registered();
+
   /// The calling thread's device.
   static int& current();
   /// The pinned host memory an address lies in, or nullptr.
@@ -63,17 +74,15 @@ class SIMGPU_API Process {
 
   DeviceMemory memory;
   Streams streams;
-  std::unordered_map<const void*, Kernel> kernels;                // by host function
-  std::map<std::uintptr_t, HostMemory> host_memory;               // pinned, by address
-  std::unordered_map<const void*, std::uint64_t> variable_bytes;  // registered device variables
-  std::unordered_map<const void*, DeviceAddress> variables;       // those that were asked for
+  std::map<std::uintptr_t, HostMemory> host_memory;          // pinned, by address
+  std::unordered_map<const void*, DeviceAddress> variables;  // those that were asked for
 
   /// cuInit was called, or the runtime did so: before that the driver knows nothing.
   bool initialized = false;
   /// How often the program made those calls (of the others, none are counted).
   PerDriverCall<std::uint64_t> calls{};
 
-  std::recursive_mutex mutex;
+  static std::recursive_mutex mutex;
 
  private:
   Config config_;

@@ -11,7 +11,7 @@
 
 namespace {
 
-using gapless::simgpu::Process;
+using gapless::simgpu::DeviceMemory;
 
 // c10::Device: a kind of device and its number.
 struct C10Device {
@@ -37,7 +37,7 @@ Report next_report() {
 extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
     void* pointer, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
     C10Device device) {
-  if (bytes < 0 && device.type == kCuda && Process::get().memory.ever_kept()) {
+  if (bytes < 0 && device.type == kCuda && DeviceMemory::ever_kept()) {
     const gapless::simgpu::Entry entry;
     entry.process.memory.forget(reinterpret_cast<std::uint64_t>(pointer),
                                 static_cast<std::uint64_t>(-bytes));

@@ -11,6 +11,8 @@ import textwrap
 
 import pytest
 
+from warm import WarmPython
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "build" / "release" / "lib" / "simgpu"
 PACKAGE = ROOT / "torch_plugin" / "python"
@@ -29,23 +31,34 @@ class Result:
         return dict(pair for pair in pairs if len(pair) == 2)
 
 
+@pytest.fixture(scope="session")
+def warm_python():
+    warm = WarmPython()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def simulate():
+def simulate(warm_python):
     """simulate(code, gpus="16GiB", gapless=False, **environment): the Result of a Python program; gapless
-    comes by LD_PRELOAD. `words`: the interpreter's arguments, in place of code."""
+    comes by LD_PRELOAD. `words`: the interpreter's arguments, in place of code. `warm`: torch is imported
+    already (warm.py), which is to be left out where the import is what is tested."""
 
     def run(code: str, gpus: str = "16GiB", timeout: float = 120, check: bool = True, gapless: bool = False,
-            words: list[str] | None = None, **environment: str) -> Result:
+            words: list[str] | None = None, warm: bool = True, **environment: str) -> Result:
         preload = ":".join(str(path) for path in sorted(LIBRARIES.glob("*.so*")))
         assert preload, f"no libraries in {LIBRARIES}: build first"
         if gapless:
             assert PRELOAD.exists(), f"{PRELOAD} is not there: build with GAPLESS_TORCH_DIR"
             preload = f"{PRELOAD}:{preload}"
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", *(words or ["-c", textwrap.dedent(code)])],
-            env={**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus,
-                 "TRITON_LIBCUDA_PATH": str(LIBRARIES), **environment},
-            capture_output=True, text=True, timeout=timeout, check=False)
+        variables = {**os.environ, "LD_PRELOAD": preload, "SIMGPU_GPUS": gpus,
+                     "TRITON_LIBCUDA_PATH": str(LIBRARIES), **environment}
+        if warm and words is None:
+            done = warm_python.run(textwrap.dedent(code), variables, timeout)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", *(words or ["-c", textwrap.dedent(code)])], env=variables,
+                capture_output=True, text=True, timeout=timeout, check=False)
         result = Result(done)
         if check and done.returncode != 0:
             pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")

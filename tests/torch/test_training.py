@@ -2,7 +2,7 @@
 import pytest
 
 GPT2 = """
-    import resource, time
+    import resource
     import torch, torch.nn as nn, torch.nn.functional as F
 
     class Block(nn.Module):
@@ -41,9 +41,7 @@ GPT2 = """
     print("parameters:", parameters,
           stats.get("requested_bytes.all.current") or torch.cuda.memory_allocated())
     optimizer = torch.optim.AdamW(model.parameters())
-    times = []
-    for step in range(10):
-        begin = time.perf_counter()
+    for step in range(4):
         tokens = torch.randint(0, 50257, (4, 512), device="cuda")
         with torch.autocast("cuda", torch.bfloat16):
             loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
@@ -51,16 +49,14 @@ GPT2 = """
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
     print("after:", torch.cuda.memory_allocated() - 3 * parameters)
-    print("ms:", sorted(times)[5] * 1000)
     print("host:", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
 
 
 # What autograd saves, each storage once; with parameters, gradients and states it is all there is
 # between forward and backward.
-AGREEMENT = GPT2[:GPT2.index("    times = []")] + """
+AGREEMENT = GPT2[:GPT2.index("    for step in")] + """
     def step():
         saved = {}
         def keep(tensor):
@@ -115,7 +111,6 @@ def test_gpt2_trains(simulate, settings):
     assert allocated == parameters
     # Parameters and two states each; what is left is steps, the tokens, and cuBLAS's workspaces.
     assert 0 <= int(values["after"]) <= 48 << 20
-    assert float(values["ms"]) <= 200  # a guard against something quadratic, no measurement
     assert int(values["host"]) <= 1024
 
 

@@ -1,4 +1,5 @@
 """Every way gapless comes into a program, and what is said where it cannot."""
+import functools
 import os
 import pathlib
 import shutil
@@ -11,6 +12,12 @@ from conftest import LIBRARIES, PACKAGE, PRELOAD, ROOT
 
 GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
 WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
+
+
+@pytest.fixture
+def simulate(simulate):
+    """Each program imports torch by itself: that is when gapless comes."""
+    return functools.partial(simulate, warm=False)
 
 
 def version() -> str:

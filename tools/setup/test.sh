@@ -69,11 +69,12 @@ check "format" tools/setup/lint.sh format
 
 GAPLESS_MODEL_OPS=200000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
-# What only reads options and prints, and long programs, are tested without sanitizers.
+# What only reads options and prints, what is measured, and long programs are tested without
+# sanitizers; for threads what has several.
 GAPLESS_MODEL_OPS=15000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan \
   "unit_test threads_test model_test fault_test replay_test pickle_fuzz compact_fuzz allocator_fuzz" \
-  -LE slow -E 'Synthetic|NOT_BUILT'
-suite tsan "threads_test model_test" -R 'Thread|Model.HoldsAfterEveryOperation'
+  -LE slow -E 'Synthetic|StreamPrograms|NOT_BUILT'
+suite tsan threads_test -R Thread
 wait "$fetching"
 
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.

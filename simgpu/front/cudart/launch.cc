@@ -29,8 +29,9 @@ int launch(const void* function, void** arguments, void* handle) {
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  const auto kernel = process.kernels.find(function);
-  const bool known = kernel != process.kernels.end() && arguments != nullptr;
+  auto& kernels = Process::registered().kernels;
+  const auto kernel = kernels.find(function);
+  const bool known = kernel != kernels.end() && arguments != nullptr;
   const std::uint64_t busy_ns = known ? duration_ns(kernel->second, arguments) : 0;
   process.streams.submit(*stream, NodeKind::kernel, {}, busy_ns, function);
   if (known && !stream->capture) {
@@ -52,13 +53,13 @@ CUDART void __cudaUnregisterFatBinary(void**) {}
 CUDART char __cudaInitModule(void**) { return 1; }
 CUDART void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int,
                                    void*, void*, void*, void*, int*) {
-  const Entry entry;
-  entry.process.kernels[host_function] = {name, host_function, {}};
+  const std::scoped_lock lock(Process::mutex);
+  Process::registered().kernels[host_function] = {name, host_function, {}};
 }
 CUDART void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
                               std::size_t bytes, int, int) {
-  const Entry entry;
-  entry.process.variable_bytes[host_variable] = bytes;
+  const std::scoped_lock lock(Process::mutex);
+  Process::registered().variable_bytes[host_variable] = bytes;
 }
 CUDART void __cudaRegisterManagedVar(void**, void**, char*, const char*, int, std::size_t, int,
                                      int) {}
@@ -128,8 +129,9 @@ CUDART int cudaFuncSetCacheConfig(const void*, int) { return abi::success; }
 CUDART int cudaKernelSetAttributeForDevice(void*, int, int, int) { return abi::success; }
 CUDART int cudaFuncGetName(const char** name, const void* function) {
   const Entry entry;
-  const auto found = entry.process.kernels.find(function);
-  if (found == entry.process.kernels.end()) return answer(abi::invalid_device_function);
+  const auto& kernels = Process::registered().kernels;
+  const auto found = kernels.find(function);
+  if (found == kernels.end()) return answer(abi::invalid_device_function);
   *name = found->second.name.c_str();
   return abi::success;
 }

@@ -185,8 +185,9 @@ CUDART int cudaMemsetAsync(void* target, int value, std::size_t bytes, void* str
 
 CUDART int cudaGetSymbolAddress(void** pointer, const void* symbol) {
   const Entry entry;
-  const auto bytes = entry.process.variable_bytes.find(symbol);
-  if (bytes == entry.process.variable_bytes.end()) return answer(abi::invalid_symbol);
+  const auto& sizes = Process::registered().variable_bytes;
+  const auto bytes = sizes.find(symbol);
+  if (bytes == sizes.end()) return answer(abi::invalid_symbol);
   DeviceAddress& address = entry.process.variables[symbol];
   if (address == 0) {
     entry.process.memory.ensure_context(Process::current());
@@ -199,8 +200,9 @@ CUDART int cudaGetSymbolAddress(void** pointer, const void* symbol) {
 }
 CUDART int cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
   const Entry entry;
-  const auto found = entry.process.variable_bytes.find(symbol);
-  if (found == entry.process.variable_bytes.end()) return answer(abi::invalid_symbol);
+  const auto& sizes = Process::registered().variable_bytes;
+  const auto found = sizes.find(symbol);
+  if (found == sizes.end()) return answer(abi::invalid_symbol);
   *bytes = found->second;
   return abi::success;
 }
