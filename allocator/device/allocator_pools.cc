@@ -220,9 +220,9 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   for (const BlockId id : leaving) {
     if (pinned_.contains(heap.address_of(id))) return Status::invalid_argument;
   }
-  for (const auto& [address, block] : wanted) {
-    if (!heap.could_be_at(block->place, pool->index, leaving)) return Status::invalid_argument;
-  }
+  std::vector<Place> places;
+  for (const auto& [address, block] : wanted) places.push_back(block->place);
+  if (!heap.could_be_at(places, pool->index, leaving)) return Status::invalid_argument;
   ++pool->users;  // it stays while it has no block for a moment
   for (const BlockId id : leaving) {
     delta.freed.push_back(heap.address_of(id));

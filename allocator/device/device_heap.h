@@ -85,9 +85,9 @@ class DeviceHeap {
   Placed place_in_pool(Unit size, Owner owner, Owner general, bool capturing, const Demand& demand);
   /// Where a live block lies, so that one can be put there again.
   [[nodiscard]] Place place_of(BlockId block) const;
-  /// Whether that place consists of memory that is free in the pool or belongs to these live
-  /// blocks.
-  [[nodiscard]] bool could_be_at(const Place& place, PoolIndex pool,
+  /// Whether blocks could be at all of those places at once: they consist of memory that is free in
+  /// the pool or belongs to these live blocks.
+  [[nodiscard]] bool could_be_at(std::span<const Place> places, PoolIndex pool,
                                  std::span<const BlockId> leaving) const;
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
   Placed place_at(const Place& place, Owner owner);
@@ -333,7 +333,7 @@ class DeviceHeap {
                             const std::optional<PageRange>& growth);
 
   /// Reserved bytes up to which the home grows although free pages would add up.
-  [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
+  [[nodiscard]] std::uint64_t growth_allowance(const Demand& demand) const;
   /// Whether so many more pages may be had, as far as is known.
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
   /// What to answer after last_driver_status_.

@@ -164,13 +164,24 @@ Place DeviceHeap::place_of(BlockId id) const {
   return {mapper_.windows().at(block.prev).address, {block.prev, block.begin, block.size}};
 }
 
-bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
+bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
                              std::span<const BlockId> leaving) const {
-  const WindowSpot& spot = place.spot;
-  std::vector<UnitRange> wanted = {{spot.begin, spot.size}};
-  if (place.window_address != 0) {
+  std::vector<UnitRange> wanted;
+  for (const Place& place : places) {
+    const WindowSpot& spot = place.spot;
+    if (place.window_address == 0) {
+      wanted.push_back({spot.begin, spot.size});
+      continue;
+    }
     if (!mapper_.is_there(spot, place.window_address)) return false;
-    wanted = mapper_.windows().home_ranges(spot);
+    const auto ranges = mapper_.windows().home_ranges(spot);
+    wanted.insert(wanted.end(), ranges.begin(), ranges.end());
+  }
+  std::sort(wanted.begin(), wanted.end(),
+            [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
+  // A window that was repaired meanwhile may have pages now that another place has.
+  for (std::size_t i = 1; i < wanted.size(); ++i) {
+    if (wanted[i - 1].begin + wanted[i - 1].size > wanted[i].begin) return false;
   }
   std::vector<BlockId> pieces(leaving.begin(), leaving.end());
   for (const BlockId id : leaving) {
@@ -186,10 +197,12 @@ bool DeviceHeap::could_be_at(const Place& place, PoolIndex pool,
     const bool is_free =
         block.state == BlockState::hole && streams_.sets().pool_of(block.owner) == pool;
     if (!is_free && std::find(pieces.begin(), pieces.end(), id) == pieces.end()) return;
-    for (const UnitRange& range : wanted) {
-      const Unit begin = std::max(range.begin, block.begin);
-      const Unit end = std::min(range.begin + range.size, block.end());
-      if (begin < end) found += end - begin;
+    auto range = std::partition_point(wanted.begin(), wanted.end(), [&](const UnitRange& each) {
+      return each.begin + each.size <= block.begin;
+    });
+    for (; range != wanted.end() && range->begin < block.end(); ++range) {
+      found +=
+          std::min(range->begin + range->size, block.end()) - std::max(range->begin, block.begin);
     }
   });
   return found == needed;

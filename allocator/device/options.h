@@ -41,6 +41,8 @@ enum class CrossStream : std::uint8_t {
   X(count, window_factor, 4,                                                                       \
     "pages mapped in windows, at most this many times the pages there are (several streams: "      \
     "twice)")                                                                                      \
+  X(bytes, window_floor, std::uint64_t{16} << 30,                                                  \
+    "that much may be mapped in windows in any case, however little memory there is")              \
   X(streams_choice, cross_stream, CrossStream::budget,                                             \
     "memory that another stream freed: budget, completed, wait or never")                          \
   X(percent, stream_budget, 3.0,                                                                   \

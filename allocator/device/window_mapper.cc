@@ -25,6 +25,7 @@ WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t pag
       blocks_(blocks),
       streams_(streams),
       page_bytes_(page_bytes),
+      floor_(options.window_floor / page_bytes),
       factor_(options.window_factor),
       windows_(home, options.edge_sharing),
       planner_(home, windows_, blocks, options.edge_sharing),

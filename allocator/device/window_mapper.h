@@ -11,10 +11,11 @@
 // missed before gets pages of its own, until there are many windows; one of a size never seen takes
 // over what is there. Sizes that never repeat then pay for the difference between two steps only.
 //
-// Eviction: above `window_factor` mappings for each page, the windows used least recently are
-// retired, and unmapped when an event recorded then has completed.
+// Eviction: above `window_factor` mappings for each page and `window_floor` in all, the windows
+// used least recently are retired, and unmapped when an event recorded then has completed.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <span>
@@ -129,13 +130,14 @@ class WindowMapper {
   /// Pages mapped in windows at most. Several streams have their memory in other orders with each
   /// step until they settle, and need more windows for that.
   [[nodiscard]] std::uint64_t most_mapped() const {
-    return factor_ * (streams_.several() ? 2 : 1) * home_.present_pages();
+    return std::max(factor_ * (streams_.several() ? 2 : 1) * home_.present_pages(), floor_);
   }
 
   Home& home_;
   const BlockTable& blocks_;
   StreamLedger& streams_;
   std::uint64_t page_bytes_;
+  std::uint64_t floor_;   // mappings that are always allowed: a small program has as many sizes
   std::uint64_t factor_;  // mappings per present page above which windows are evicted
   Windows windows_;
   WindowPlanner planner_;

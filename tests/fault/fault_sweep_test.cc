@@ -48,6 +48,7 @@ class Scenario {
     Options options;
     options.slack = 0;
     options.window_factor = 1;
+    options.window_floor = 0;
     if (part == Part::pools) options.spill = 128 * MiB;
     allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
   }

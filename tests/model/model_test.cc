@@ -27,6 +27,9 @@ std::vector<Case> cases() {
   constexpr std::uint64_t kMiB = 1ULL << 20;
   Options small_pages;
   small_pages.page_size = 64 << 10;
+  small_pages.window_floor = 0;  // windows are to be evicted too
+  Options many_windows = small_pages;
+  many_windows.window_floor = 512 * kMiB;
   Options no_windows = small_pages;
   no_windows.windows = false;
   Options whole_pages = small_pages;
@@ -81,12 +84,13 @@ std::vector<Case> cases() {
       {"pools_and_graphs", machine(small_pages, 3), pools},
       {"pools_and_graphs_no_vmm", machine(small_pages, 3, false), pools},
       {"pools_windows_evicted_at_once", machine(few_windows, 3), pools},
-      {"pools_and_faults", machine(small_pages, 4), pools_faults},
+      {"pools_and_faults", machine(many_windows, 4), pools_faults},
       {"spill", machine(spilling, 3), too_much, 0.3},
       {"spill_pools_and_faults", machine(spilling, 3), too_much_pools, 0.15},
       {"no_windows", machine(no_windows, 2), three},
       {"whole_pages_only", machine(whole_pages, 2), three},
       {"windows_evicted_at_once", machine(few_windows, 3), three},
+      {"many_windows", machine(many_windows, 3), three},
       {"no_vmm", machine(small_pages, 2, false), three, 0.5},
       {"two_devices", machine(small_pages, 3, true, two_devices), two_devices},
       {"no_vmm_faults", machine(small_pages, 1, false), faults},
