@@ -201,8 +201,9 @@ bool DeviceHeap::over_budget(Unit size, Owner owner, const std::optional<PageRan
   }
   if (missing == 0) return false;
   if (!room_for(missing)) return true;
-  const std::uint64_t allowed = std::max(
-      growth_allowance(demand), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
+  const std::uint64_t allowed =
+      std::max(growth_allowance(demand.peak_bytes),
+               demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
   return reserved_bytes() + missing * page_bytes_ > allowed;
 }
 

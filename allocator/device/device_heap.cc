@@ -10,12 +10,6 @@
 namespace gapless {
 namespace {
 
-// How often a program has allocated its peak when it begins to earn growth by windows (peace), and
-// when it may have all that it earned. Ten to sixty steps of real programs are 20 to 80 such turns,
-// and those that repeat have made their windows after a few times as many (docs/measurements.md).
-constexpr double kYoungTurns = 100;
-constexpr double kOldTurns = 300;
-
 std::uint64_t usable_page_bytes(const DeviceProperties& properties, const Options& options) {
   // Without VMM memory comes from cuMemAlloc, which hands out multiples of 2 MiB.
   const bool vmm = properties.has_vmm && options.vmm;
@@ -170,7 +164,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   }
   bool refused = false;
   if (growth && room_for(growth->count) &&
-      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand)) {
+      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes)) {
     const Placed placed = grow_and_place(*growth, size, owner);
     if (placed.status == Status::ok) return placed;
     refused = true;
@@ -187,7 +181,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   const Owner owner = reach.owner;
   WindowPlan plan = mapper_.plan(size, reach);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
-  const std::uint64_t allowed = growth_allowance(demand);
+  const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
   PageId comfort = 0;
   while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
     ++comfort;
@@ -217,24 +211,9 @@ DeviceHeap::Placed DeviceHeap::failure() const {
   return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
 }
 
-std::uint64_t DeviceHeap::growth_allowance(const Demand& demand) const {
-  const auto peak = static_cast<double>(demand.peak_bytes);
-  const double slack = peak * options_.slack / 100;
-  // A program that repeats stops making windows; one that goes on making them after every page
-  // has been in a window or two does not repeat, and earns growth: not in its first steps, when
-  // every program makes windows, and all of it only once it has run for long.
-  double peace = 0;
-  if (options_.peace_pages != 0 && !streams_.several()) {
-    const double settled = home_.present_pages();
-    const double beyond = static_cast<double>(mapper_.counters().pages_mapped) - settled;
-    const double earned = std::max(0.0, beyond) / static_cast<double>(options_.peace_pages) *
-                          static_cast<double>(page_bytes_);
-    const double turns = static_cast<double>(demand.volume_bytes) / peak;
-    const double grown_up = std::clamp((turns - kYoungTurns) / (kOldTurns - kYoungTurns), 0.0, 1.0);
-    const double most = peak * std::max(0.0, options_.peace - options_.slack) / 100;
-    peace = std::min(earned, grown_up * most);
-  }
-  return demand.peak_bytes + static_cast<std::uint64_t>(slack + peace);
+std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
+  return peak_bytes +
+         static_cast<std::uint64_t>(static_cast<double>(peak_bytes) * options_.slack / 100);
 }
 
 // --- growth ------------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ class DeviceHeap {
                             const std::optional<PageRange>& growth);
 
   /// Reserved bytes up to which the home grows although free pages would add up.
-  [[nodiscard]] std::uint64_t growth_allowance(const Demand& demand) const;
+  [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
   /// Whether so many more pages may be had, as far as is known.
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
   /// What to answer after last_driver_status_.

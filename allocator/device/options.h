@@ -35,9 +35,6 @@ enum class CrossStream : std::uint8_t {
     "host memory to go on with, slowly, where a request would fail otherwise; 0: none")            \
   X(percent, slack, 0.9,                                                                           \
     "grow rather than make a window while reserved stays within this much above peak allocated")   \
-  X(percent, peace, 2.8,                                                                           \
-    "the same for programs that never repeat, earned page by page with the windows they make")     \
-  X(count, peace_pages, 16, "pages put into new windows that earn one page of growth; 0: never")   \
   X(count, window_factor, 4,                                                                       \
     "pages mapped in windows, at most this many times the pages there are (several streams: "      \
     "twice)")                                                                                      \

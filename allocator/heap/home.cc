@@ -194,6 +194,10 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     const Block& hole = blocks_[id];
     if (hole.size < size) continue;
     ++tried;
+    // What is whole pages long breaks as few as it can where it begins with one, and is as many
+    // whole pages when it is freed.
+    const Unit up = page_up(hole.begin) << page_shift_;
+    if ((size & (page_units_ - 1)) == 0 && up + size <= hole.end()) return {id, up};
     for (const Unit begin : {hole.begin, hole.end() - size}) {
       const PageId broken = pages_broken(hole, {begin, size});
       if (broken >= least) continue;

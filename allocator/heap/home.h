@@ -103,7 +103,8 @@ class Home {
 
   /// Best fit: the smallest hole of at least `size` units that `owner` may use, the lowest of
   /// these, at its begin. Large requests go where they break the fewest wholly free pages: to
-  /// either end of one of the few smallest holes that fit.
+  /// either end of one of the few smallest holes that fit; those of whole pages to a page's begin,
+  /// where one of these holes has room from there on.
   ///
   ///   pages       |       |       |       |       |
   ///   hole           [.......................]          a request of 1.5 pages:

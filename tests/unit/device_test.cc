@@ -36,12 +36,12 @@ TEST(Options, EveryOneIsReadAndPrinted) {
 TEST(Options, ListsAreParsed) {
   std::vector<std::string> warnings;
   const Options options =
-      parse_options(" page_size:8MiB, slack:2.5% ,windows:off,peace_pages:0,", warnings);
+      parse_options(" page_size:8MiB, slack:2.5% ,windows:off,window_factor:0,", warnings);
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_EQ(options.page_size, 8 * MiB);
   EXPECT_EQ(options.slack, 2.5);
   EXPECT_FALSE(options.windows);
-  EXPECT_EQ(options.peace_pages, 0U);
+  EXPECT_EQ(options.window_factor, 0U);
   EXPECT_TRUE(options.edge_sharing);
 }
 
@@ -55,7 +55,7 @@ TEST(Options, UnknownKeyNamesTheNearest) {
 TEST(Options, WrongValuesAreExplainedAndChangeNothing) {
   std::vector<std::string> warnings;
   const Options options = parse_options(
-      "page_size:3MiB,limit:lots,slack:-1,windows:maybe,peace_pages:1.5,nonsense", warnings);
+      "page_size:3MiB,limit:lots,slack:-1,windows:maybe,window_factor:1.5,nonsense", warnings);
   EXPECT_EQ(warnings.size(), 6U);
   EXPECT_EQ(options.page_size, Options{}.page_size);
   EXPECT_EQ(options.limit, Options{}.limit);
@@ -247,7 +247,7 @@ TEST_F(Device, WithoutEdgesOrWindowsItFailsWhereItSays) {
   options.edge_sharing = false;
   start(options, 8 * MiB);
   const DeviceAddress a = alloc(3 * MiB);
-  alloc(2 * MiB);
+  alloc(2 * MiB - 512);
   const DeviceAddress b = alloc(3 * MiB);
   free(a);
   free(b);
@@ -257,6 +257,16 @@ TEST_F(Device, WithoutEdgesOrWindowsItFailsWhereItSays) {
   EXPECT_THAT(allocator->last_failure(),
               HasSubstr("the largest request that would fit without new memory is 4.00 MiB"));
   alloc(4 * MiB);
+}
+
+TEST_F(Device, WhatIsWholePagesLongBeginsWithOne) {
+  start({}, 64 * MiB);
+  const DeviceAddress bias = alloc(16 << 10);
+  const DeviceAddress weight = alloc(16 * MiB);
+  EXPECT_EQ(weight, bias + 2 * MiB);
+  EXPECT_EQ(alloc(64 << 10), bias + (16 << 10));  // small blocks take what is left before it
+  free(weight);
+  EXPECT_EQ(allocator->report().free_page_bytes, 16 * MiB);
 }
 
 TEST_F(Device, ExtendsAWindowForALargerRequest) {

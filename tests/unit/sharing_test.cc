@@ -118,7 +118,7 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
 TEST_F(Sharing, DescriptorsAreTakenOutOfTheOwnersProcess) {
   start({.capacity = 32 * MiB, .keep_contents = true});
   const DeviceAddress a = alloc(3 * MiB);
-  const DeviceAddress b = alloc(4 * MiB);  // begins inside a page
+  const DeviceAddress b = alloc(4 * MiB - 512);  // begins inside a page
   gpu->memset_d32(0, b + MiB, 4711, 1, 0);
   SharedBlock shared;
   ASSERT_EQ(allocator->share(b, shared), Status::ok);
