@@ -3,7 +3,6 @@
 //   home     | live | hole .............. | live |     [ at, at + size ) inside one hole, or
 //   window   | live | free places ... | live     |     inside the free places of one window
 #include <mutex>
-#include <utility>
 
 #include "allocator/device/device_allocator.h"
 
@@ -17,15 +16,6 @@ std::optional<Unit> DeviceHeap::unit_at(DeviceAddress address) const {
     return page * page_units_ + static_cast<Unit>((address - begin) / kUnitBytes);
   }
   return {};
-}
-
-DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
-                                                bool capturing) {
-  const bool before = std::exchange(unordered_, capturing);
-  const Placed placed = find_at_address(address, size, owner);
-  unordered_ = before;
-  if (capturing) note_captured(placed, owner);
-  return placed;
 }
 
 DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner) {

@@ -220,6 +220,14 @@ DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
   return in_hole({hole, spot.begin}, spot.size);
 }
 
+DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
+                                                bool capturing) {
+  const Unordered unordered(unordered_, capturing);
+  const Placed placed = find_at_address(address, size, owner);
+  if (capturing) note_captured(placed, owner);
+  return placed;
+}
+
 // --- giving back ---------------------------------------------------------------------------------
 
 void DeviceHeap::pin(PoolIndex pool, WindowId window) {

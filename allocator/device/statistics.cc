@@ -4,8 +4,8 @@ namespace gapless {
 
 void StatisticsKeeper::note_peaks(Figures& pool) {
   for (std::size_t i = 0; i < kLanes; ++i) {
-    pool.kept[i].peak = std::max(pool.kept[i].peak, pool.kept[i].current);
-    peak_[i] = std::max(peak_[i], current(i));
+    pool.peak[i] = std::max(pool.peak[i], pool.current[i]);
+    peak_[i] = std::max(peak_[i], pools_[kSmall].current[i] + pools_[kLarge].current[i]);
   }
 }
 
@@ -22,7 +22,7 @@ void StatisticsKeeper::note_active() {
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     std::int64_t sum = 0;
     for (Figures& pool : pools_) {
-      const std::int64_t active = pool.kept[lane].current + pool.deferred[lane];
+      const std::int64_t active = pool.current[lane] + pool.deferred[lane];
       pool.active_peak[lane] = std::max(pool.active_peak[lane], active);
       sum += active;
     }
@@ -49,12 +49,14 @@ PoolStat StatisticsKeeper::read_active(std::size_t lane) const {
 
 void StatisticsKeeper::reset_peak() {
   for (Figures& pool : pools_) {
-    for (Kept& kept : pool.kept) kept.peak = kept.current;
+    pool.peak = pool.current;
     pool.active_peak = {};
   }
   active_peak_ = {};
   note_active();
-  for (std::size_t i = 0; i < kLanes; ++i) peak_[i] = current(i);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    peak_[i] = pools_[kSmall].current[i] + pools_[kLarge].current[i];
+  }
   for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_peak();
   hole_bytes_peak_ = present_bytes_ - allocated_bytes();
   reserved_large_peak_ = reserved_large_bytes();
@@ -64,10 +66,8 @@ void StatisticsKeeper::reset_accumulated(const HoleTally& holes) {
   holes_at_reset_ = holes;
   volume_before_reset_ = volume_bytes();
   for (Figures& pool : pools_) {
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      pool.kept[i].allocated = 0;
-      pool.base[i] = pool.kept[i].current;
-    }
+    pool.allocated = {};
+    pool.base = pool.current;
     pool.deferred_base = pool.deferred;
   }
   for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_accumulated();
@@ -78,9 +78,8 @@ void StatisticsKeeper::reset_accumulated(const HoleTally& holes) {
 
 PoolStat StatisticsKeeper::read(std::size_t lane) const {
   const auto of = [lane](const Figures& pool) {
-    const Kept& kept = pool.kept[lane];
-    const std::int64_t freed = kept.allocated - (kept.current - pool.base[lane]);
-    return Stat{kept.current, kept.peak, kept.allocated, freed};
+    const std::int64_t freed = pool.allocated[lane] - (pool.current[lane] - pool.base[lane]);
+    return Stat{pool.current[lane], pool.peak[lane], pool.allocated[lane], freed};
   };
   const Stat small = of(pools_[kSmall]);
   const Stat large = of(pools_[kLarge]);

@@ -93,11 +93,10 @@ class StatisticsKeeper {
     const Lanes change{1, bytes, requested};
     bool higher = false;
     for (std::size_t i = 0; i < kLanes; ++i) {
-      Kept& kept = pool.kept[i];
-      kept.allocated += change[i];
-      kept.current += change[i];
-      higher =
-          higher || kept.current > kept.peak || kept.current + other.kept[i].current > peak_[i];
+      pool.allocated[i] += change[i];
+      const std::int64_t current = pool.current[i] + change[i];
+      pool.current[i] = current;
+      higher = higher || current > pool.peak[i] || current + other.current[i] > peak_[i];
     }
     if (higher) [[unlikely]]
       note_peaks(pool);
@@ -113,7 +112,7 @@ class StatisticsKeeper {
   void on_free(bool small, std::int64_t bytes, std::int64_t requested) {
     Figures& pool = pools_[small ? kSmall : kLarge];
     const Lanes change{1, bytes, requested};
-    for (std::size_t i = 0; i < kLanes; ++i) pool.kept[i].current -= change[i];
+    for (std::size_t i = 0; i < kLanes; ++i) pool.current[i] -= change[i];
     note_free_memory();
   }
   /// Reserved bytes in all, and those of pages that hold blocks or holes.
@@ -124,13 +123,15 @@ class StatisticsKeeper {
   }
   void set_segments(std::int64_t count) { segments_.set(count); }
 
-  [[nodiscard]] std::int64_t allocated_bytes() const { return current(kBytes); }
+  [[nodiscard]] std::int64_t allocated_bytes() const {
+    return pools_[kSmall].current[kBytes] + pools_[kLarge].current[kBytes];
+  }
   [[nodiscard]] std::int64_t reserved_bytes() const { return reserved_.current; }
   [[nodiscard]] std::int64_t peak_allocated_bytes() const { return peak_[kBytes]; }
   /// All bytes ever allocated, whatever was reset.
   [[nodiscard]] std::int64_t volume_bytes() const {
-    return volume_before_reset_ + pools_[kSmall].kept[kBytes].allocated +
-           pools_[kLarge].kept[kBytes].allocated;
+    return volume_before_reset_ + pools_[kSmall].allocated[kBytes] +
+           pools_[kLarge].allocated[kBytes];
   }
 
   void reset_peak();
@@ -151,26 +152,17 @@ class StatisticsKeeper {
   static constexpr std::size_t kRequested = 2;
   static constexpr std::size_t kLanes = 3;
   using Lanes = std::array<std::int64_t, kLanes>;
-  // Figure by figure, not lane by lane: a free would read with one vector instruction what an
-  // allocation has just written lane by lane, and wait for it.
-  struct Kept {
-    std::int64_t current = 0;
-    std::int64_t peak = 0;
-    std::int64_t allocated = 0;  // since the last reset
-  };
   struct Figures {
-    std::array<Kept, kLanes> kept;
-    Lanes base{};  // current at the last reset
+    Lanes current{};
+    Lanes peak{};
+    Lanes allocated{};  // since the last reset
+    Lanes base{};       // current at the last reset
     Lanes deferred{};
     Lanes deferred_base{};  // at the last reset
     Lanes active_peak{};    // since there were any
   };
 
   void note_peaks(Figures& pool);
-  /// Of both pools.
-  [[nodiscard]] std::int64_t current(std::size_t lane) const {
-    return pools_[kSmall].kept[lane].current + pools_[kLarge].kept[lane].current;
-  }
   /// Frees and new pages raise what is free and what the large pool has.
   void note_free_memory() {
     const std::int64_t holes = present_bytes_ - allocated_bytes();
@@ -186,7 +178,7 @@ class StatisticsKeeper {
   /// What small blocks take up is reserved for the small pool, the rest for the large one. Blocks
   /// may lie in host memory (spill), which is not reserved of the device.
   [[nodiscard]] std::int64_t reserved_large_bytes() const {
-    return std::max<std::int64_t>(0, reserved_.current - pools_[kSmall].kept[kBytes].current);
+    return std::max<std::int64_t>(0, reserved_.current - pools_[kSmall].current[kBytes]);
   }
 
   std::array<Figures, 2> pools_;

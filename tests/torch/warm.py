@@ -72,7 +72,11 @@ class WarmPython:
                 self._servers.popitem(last=False)[1].close()
             self._servers[key] = Server(early)
         self._servers.move_to_end(key)
-        return self._servers[key].run(code, late, timeout)
+        try:
+            return self._servers[key].run(code, late, timeout)
+        except (RuntimeError, BrokenPipeError):  # the server is gone: the next test gets another
+            del self._servers[key]
+            raise
 
     def close(self) -> None:
         for server in self._servers.values():
