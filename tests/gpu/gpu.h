@@ -2,6 +2,7 @@
 // GAPLESS_GPU_TEST=simulated says so; skipped, with the reason, where there is neither.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
@@ -19,7 +20,8 @@ class Gpu : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* where = std::getenv("GAPLESS_GPU_TEST");
-    if (where != nullptr && std::string_view(where) == "simulated") {
+    on_simulated = where != nullptr && std::string_view(where) == "simulated";
+    if (on_simulated) {
       driver = std::make_unique<simgpu::SimDriver>(
           simgpu::SimOptions{.devices = {{.host_bytes = GiB}},
                              .costs = simgpu::load_cost_profile("a100"),
@@ -69,6 +71,12 @@ class Gpu : public ::testing::Test {
     return made;
   }
 
+  // How often to do what a GPU does fast: fewer times where the host fills the memory.
+  std::uint32_t times(std::uint32_t on_a_gpu) const {
+    return on_simulated ? std::max(2U, on_a_gpu / 5) : on_a_gpu;
+  }
+
+  bool on_simulated = false;
   std::unique_ptr<Driver> driver;
   DeviceProperties properties;
   std::uint64_t page = 0;

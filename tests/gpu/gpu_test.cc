@@ -259,8 +259,10 @@ TEST_F(Gpu, MappingChangesBesideRunningWork) {
   EventHandle done = 0;
   driver->event_create(0, done);
   int beside_running = 0;
-  for (std::uint32_t round = 1; round <= 20; ++round) {
-    for (int i = 0; i < 50; ++i) driver->memset_d32(0, work, round, 64 * page / 4, on);
+  const std::uint32_t rounds = times(20);
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    for (std::uint32_t i = 0; i < times(50); ++i)
+      driver->memset_d32(0, work, round, 64 * page / 4, on);
     driver->event_record(0, done, on);
     // Aliases of the pages being written come and go at other addresses.
     for (std::size_t i = 0; i < 64; ++i) {
@@ -272,7 +274,8 @@ TEST_F(Gpu, MappingChangesBesideRunningWork) {
     const auto seen = words(work, 64 * page, on);
     ASSERT_EQ(std::count(seen.begin(), seen.end(), round), static_cast<long>(seen.size()));
   }
-  fmt::print("the work was still running after the changes in {} of 20 rounds\n", beside_running);
+  fmt::print("the work was still running after the changes in {} of {} rounds\n", beside_running,
+             rounds);
   driver->event_destroy(0, done);
   driver->stream_destroy(0, on);
   driver->address_free(beside, 64 * page);
@@ -286,6 +289,7 @@ TEST_F(Gpu, MappingChangesBesideRunningWork) {
 // Random programs whose blocks are filled with a mark each; every block still holds its own mark
 // when it is freed. Windows and edges included: the limit is tight.
 TEST_F(Gpu, ModelOnRealMemory) {
+  const std::uint32_t steps = times(6000);
   for (const bool edges : {true, false}) {
     Options options;
     options.limit = 256 * MiB;
@@ -319,7 +323,7 @@ TEST_F(Gpu, ModelOnRealMemory) {
       ASSERT_EQ(last, block.mark);
       ASSERT_EQ(allocator.free(block.address), Status::ok);
     };
-    for (std::uint32_t step = 1; step <= 6000; ++step) {
+    for (std::uint32_t step = 1; step <= steps; ++step) {
       if (live.size() < 30 && random() % 5 != 0) {
         Live block{};
         block.bytes = 4 + random() % (random() % 4 == 0 ? 40 * MiB : 3 * MiB);

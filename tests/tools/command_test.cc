@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
+#include "tests/support/scratch_folder.h"
+
 namespace {
 
 using nlohmann::json;
@@ -37,13 +39,11 @@ const std::string kSmall = GAPLESS_TRACES "/lm-small-train.gtrace";
 
 class Command : public ::testing::Test {
  protected:
-  Command() { std::filesystem::create_directories(folder); }
-  ~Command() override { std::filesystem::remove_all(folder); }
   std::string write(const std::string& name, const std::string& bytes) {
-    std::ofstream(folder + name, std::ios::binary) << bytes;
-    return folder + name;
+    std::ofstream(folder.file(name), std::ios::binary) << bytes;
+    return folder.file(name);
   }
-  std::string folder = ::testing::TempDir() + "gapless-command-" + std::to_string(getpid()) + "/";
+  gapless::ScratchFolder folder;
 };
 
 TEST_F(Command, HelpHasExamplesForEveryCommand) {
@@ -79,7 +79,7 @@ TEST_F(Command, WrongUseIsTwo) {
 }
 
 TEST_F(Command, BadFilesAreNamedWithPlaceAndCause) {
-  const Output absent = run("replay " + folder + "absent.pickle");
+  const Output absent = run("replay " + folder.file("absent.pickle"));
   EXPECT_EQ(absent.status, 2);
   EXPECT_THAT(absent.text, HasSubstr("absent.pickle: No such file"));
   const std::string code = write("code.pickle", std::string("\x80\x04") + "cos\nsystem\n.");
@@ -89,7 +89,7 @@ TEST_F(Command, BadFilesAreNamedWithPlaceAndCause) {
     EXPECT_THAT(refused.text, HasSubstr("code.pickle: byte 2"));
     EXPECT_THAT(refused.text, HasSubstr("GLOBAL"));
   }
-  EXPECT_FALSE(std::filesystem::exists(folder + "code.gtrace"));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("code.gtrace")));
   const std::string text = write("notes.txt", "hello");
   EXPECT_EQ(run("inspect " + text).status, 2);
   // One bad file among good ones stops before any work, and loses nothing.
@@ -166,9 +166,9 @@ TEST_F(Command, FitFindsTheLeastCapacity) {
 }
 
 TEST_F(Command, GenerateConvertAndReplayWorkTogether) {
-  const std::string made = folder + "moe.gtrace";
+  const std::string made = folder.file("moe.gtrace");
   EXPECT_EQ(run("generate moe --steps 3 -o " + made).status, 0);
-  const std::string again = folder + "again.gtrace";
+  const std::string again = folder.file("again.gtrace");
   EXPECT_EQ(run("convert " + made + " --note 'from a test' -o " + again).status, 0);
   EXPECT_EQ(run("convert " + made).status, 2);  // would overwrite itself
   const Output output = run("replay --json --allocator gapless " + again);

@@ -1,6 +1,5 @@
 #include "allocator/c_api.h"
 
-#include <cstdio>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -11,6 +10,7 @@
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/load.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/scratch_folder.h"
 
 namespace gapless {
 namespace {
@@ -144,10 +144,10 @@ TEST_F(CApi, DumpIsReadBack) {
   void* b = nullptr;
   ASSERT_EQ(gapless_alloc(allocator, 0, 3 << 20, nullptr, &a), GAPLESS_OK);
   ASSERT_EQ(gapless_alloc(allocator, 0, 1000, nullptr, &b), GAPLESS_OK);
-  const std::string path = ::testing::TempDir() + "gapless-dump.json";
+  const ScratchFolder folder;
+  const std::string path = folder.file("dump.json");
   ASSERT_EQ(gapless_dump(allocator, path.c_str()), GAPLESS_OK);
   const MemoryState state = load_state(path);
-  std::remove(path.c_str());
   EXPECT_EQ(state.source, "gapless dump");
   ASSERT_EQ(state.segments.size(), 1U);
   EXPECT_EQ(state.segments[0].bytes, 4U << 20);

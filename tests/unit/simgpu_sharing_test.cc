@@ -13,6 +13,7 @@
 #include "simgpu/memory_model.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/shared_usage.h"
+#include "tests/support/scratch_folder.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -80,7 +81,8 @@ TEST(SharedMemory, RefusesWhatIsNoMemoryOfAGpu) {
 }
 
 TEST(SharedUsage, CountsTheLivingOthers) {
-  const std::string file = ::testing::TempDir() + "usage-" + std::to_string(getpid());
+  const ScratchFolder folder;
+  const std::string file = folder.file("usage");
   SharedUsage mine(file);
   mine.publish(0, 5 * MiB);
   EXPECT_EQ(mine.of_others(0), 0U);
@@ -108,7 +110,6 @@ TEST(SharedUsage, CountsTheLivingOthers) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(mine.of_others(0), 0U);  // it has ended
-  unlink(file.c_str());
 }
 
 TEST(SharedUsage, WithoutAFileNothingIsShared) {

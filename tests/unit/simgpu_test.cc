@@ -1,5 +1,4 @@
 // The judge must itself be judged: every rule it knows is broken here once.
-#include <cstdio>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -7,6 +6,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/scratch_folder.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -327,7 +327,7 @@ TEST(CostProfile, BuiltInOnesDiffer) {
 class CostProfileFile : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
-    path = ::testing::TempDir() + "profile.json";
+    const std::string path = folder.file("profile.json");
     std::ofstream(path) << text;
     return path;
   }
@@ -339,8 +339,7 @@ class CostProfileFile : public ::testing::Test {
     }
     return "";
   }
-  ~CostProfileFile() override { std::remove(path.c_str()); }
-  std::string path;
+  ScratchFolder folder;
 };
 
 TEST_F(CostProfileFile, IsRead) {

@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -16,6 +15,7 @@
 #include "allocator/trace/pickle.h"
 #include "allocator/trace/snapshot.h"
 #include "bench/replay/synthetic.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/unit/pickle_writer.h"
 
 namespace gapless {
@@ -337,12 +337,12 @@ TEST_F(Compact, FreesOfDeadBlocksAreErrors) {
 }
 
 TEST(Load, TellsFormatsApart) {
-  const std::string folder = ::testing::TempDir();
-  const std::string text = folder + "note.txt";
+  const ScratchFolder folder;
+  const std::string text = folder.file("note.txt");
   std::ofstream(text) << "hello";
   EXPECT_THROW(load_traces(text), InputError);
-  EXPECT_THROW(load_traces(folder), InputError);
-  EXPECT_THROW(load_traces(folder + "absent.pickle"), InputError);
+  EXPECT_THROW(load_traces(folder.path()), InputError);
+  EXPECT_THROW(load_traces(folder.file("absent.pickle")), InputError);
   EXPECT_THROW(load_state(text), InputError);
   std::ofstream(text) << "{\"a\": 1}";
   EXPECT_THROW(load_state(text), InputError);
@@ -356,7 +356,6 @@ TEST(Load, TellsFormatsApart) {
     EXPECT_THAT(error.what(), HasSubstr("holds no events"));
   }
   EXPECT_TRUE(load_snapshot(text).segments.empty());
-  std::remove(text.c_str());
   EXPECT_THROW(write_file("/no/such/folder/file", "x"), InputError);
 }
 
