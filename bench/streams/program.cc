@@ -145,15 +145,18 @@ void sharded(Writer& write, int iterations, Sharded style) {
   shards.reserve(kLayers);
   for (int i = 0; i < kLayers; ++i) shards.push_back(write.alloc(bytes[i] / 8 * 3, 0));
   std::deque<std::uint32_t> used;
-  const auto gather = [&](std::uint32_t i) {
+  struct Gathered {
+    std::uint32_t block;
+    std::uint32_t event;  // it is there
+  };
+  const auto gather = [&](std::uint32_t i) -> Gathered {
     if (style == Sharded::limited && used.size() >= 2) {
       write.sync(used.front());
       used.pop_front();
     }
     const std::uint32_t block = write.alloc(bytes[i], kGather);
     write.work(kGather, ns_for(bytes[i], kFabricBytesPerNs), {shards[i], block});
-    write.order(kGather, 0);
-    return block;
+    return {block, write.record(kGather)};
   };
   const auto drop = [&](std::uint32_t block) {
     used.push_back(write.record(0));
@@ -167,11 +170,12 @@ void sharded(Writer& write, int iterations, Sharded style) {
   for (int step = 0; step < iterations; ++step) {
     write.iteration();
     std::vector<std::uint32_t> activations;
-    std::uint32_t ahead = gather(0);
+    Gathered ahead = gather(0);
     for (std::uint32_t i = 0; i < kLayers; ++i) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kFabricBytesPerNs) * 5 / 4;
-      const std::uint32_t block = ahead;
+      const auto [block, there] = ahead;
       if (i + 1 < kLayers) ahead = gather(i + 1);
+      write.wait(0, there);
       activations.push_back(write.alloc(24 * MiB, 0));
       write.temporaries(0, 48 * MiB, compute_ns / 2, 3);
       write.work(0, compute_ns / 2, {block, activations.back()});
@@ -180,8 +184,9 @@ void sharded(Writer& write, int iterations, Sharded style) {
     ahead = gather(kLayers - 1);
     for (std::uint32_t i = kLayers; i-- > 0;) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kFabricBytesPerNs) * 5 / 2;
-      const std::uint32_t block = ahead;
+      const auto [block, there] = ahead;
       if (i > 0) ahead = gather(i - 1);
+      write.wait(0, there);
       const std::uint32_t gradient = write.alloc(bytes[i], 0);
       write.temporaries(0, 48 * MiB, compute_ns / 2, 3);
       write.work(0, compute_ns / 2, {block, activations[i], gradient});

@@ -67,7 +67,7 @@ echo "== layers and formats"
 check "layers" python3 tools/setup/check_layers.py
 check "format" tools/setup/lint.sh format
 
-GAPLESS_MODEL_OPS=200000 suite release all
+GAPLESS_MODEL_OPS=165000 suite release all
 check "docs/options.md" tools/setup/check_options.sh
 # What only reads options and prints, what is measured, and long programs are tested without
 # sanitizers; for threads what has several.
