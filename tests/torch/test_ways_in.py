@@ -38,6 +38,28 @@ def test_preload(simulate):
     assert allocator_of(simulate(WHO, gapless=True, GAPLESS="0")) == "native"
 
 
+def test_preload_names_call_sites(simulate):
+    # The program never imports the package. Where it could, messages say where live blocks come from.
+    program = """
+        import torch
+        gapless = "a name of the program's own"
+        def weights():
+            return torch.empty(6 << 30, dtype=torch.uint8, device="cuda")
+        torch.cuda.memory._record_memory_history("all")
+        keep = weights()
+        for _ in range(2):
+            try:
+                torch.empty(15 << 30, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError as error:
+                print("sites:", [line for line in str(error).splitlines() if "call site" in line])
+        print("name:", gapless)
+        """
+    values = simulate(program, gpus="16GiB", gapless=True, PYTHONPATH=str(PACKAGE)).values()
+    assert values["sites"] == "['  live by call site: 6.00 GiB in 1 blocks at <string>:5 (weights)']"
+    assert values["name"] == "a name of the program's own"
+    assert simulate(program, gpus="16GiB", gapless=True).values()["sites"] == "[]"
+
+
 def test_install(simulate):
     result = simulate(f"""
         import gapless

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/settings.h"
 #include "torch_plugin/adapter/torch_allocator.h"
 #include "torch_plugin/preload/torch_version.h"
@@ -80,7 +81,7 @@ gapless_torch_result gapless_torch_install(char* message, size_t room) {
 }
 
 void gapless_torch_name_call_sites(gapless_torch_call_sites function) {
-  gapless::torch_plugin::call_sites_namer().store(function);
+  gapless::torch_plugin::set_call_sites_namer(function);
 }
 
 const char* gapless_torch_version(void) { return GAPLESS_TORCH_VERSION; }

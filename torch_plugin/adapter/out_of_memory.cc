@@ -2,8 +2,7 @@
 // beyond it: what is live, why what is free could not be used, and what would have made it fit.
 #include "allocator/report/out_of_memory.h"
 
-#include <array>
-
+#include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/process_memory.h"
 #include "torch_plugin/adapter/torch_allocator.h"
 
@@ -40,21 +39,7 @@ std::string torch_message(const HeapReport& heap, std::uint64_t bytes, std::uint
          "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
 }
 
-// Where live blocks come from, as far as was recorded.
-std::string call_sites(DeviceIndex device) {
-  auto* const name = call_sites_namer().load();
-  if (name == nullptr) return "";
-  std::array<char, 4096> text{};
-  name(device, text.data(), text.size());
-  return text[0] == '\0' ? "" : std::string("\n  live by call site: ") + text.data();
-}
-
 }  // namespace
-
-std::atomic<void (*)(int device, char* text, std::size_t room)>& call_sites_namer() {
-  static std::atomic<void (*)(int, char*, std::size_t)> namer{nullptr};
-  return namer;
-}
 
 void TorchAllocator::fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t rounded_bytes,
                           cudaStream_t stream, Status status, Context context) {
@@ -85,7 +70,9 @@ void TorchAllocator::fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t
   for (const auto& observer : observers) observer(device, asked, allowed, free);
   std::string text = torch_message(heap, asked, total, free);
   text += "\ngapless: " + to_text(explain(heap, request, free));
-  if (history_->enabled()) text += call_sites(device);
+  if (const std::string sites = history_->enabled() ? call_sites(device) : ""; !sites.empty()) {
+    text += "\n  live by call site: " + sites;
+  }
   TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 }
 

@@ -11,7 +11,6 @@
 // (-Wsuggest-override).
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -169,9 +168,6 @@ class TorchAllocator final : public CUDAAllocator {
 
 /// The one that is installed; nullptr before. Never destroyed: tensors outlive everything.
 TorchAllocator*& installed();
-
-/// Who knows where blocks come from, for messages (gapless_torch_name_call_sites).
-std::atomic<void (*)(int device, char* text, std::size_t room)>& call_sites_namer();
 
 /// Frees what installed() allocated: the deleter of its tensors.
 void delete_block(void* pointer);
