@@ -1,0 +1,164 @@
+// DeviceHeap: pages come from the device when nothing else serves a request, and go back to it.
+//
+//   grow(pages)    create the handles | map them into the home | holes      or nothing of it
+//   ungrow(pages)  unmap | no holes any more | release the handles
+//   trim(keep)     waits for the device, then ungrows wholly free pages, the highest first
+#include <algorithm>
+
+#include "allocator/base/bytes.h"
+#include "allocator/device/device_heap.h"
+
+namespace gapless {
+
+// --- growth ------------------------------------------------------------------------------------
+
+DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool on_host) {
+  if (!vmm_) return grow_plain(pages, owner);
+  std::vector<MemHandle> handles(pages.count, 0);
+  if (page_address_[0] == 0) {  // the first page of all: the home needs its addresses
+    DeviceAddress base = 0;
+    const DriverStatus status =
+        home_space_.take(std::uint64_t{home_.max_pages()} * page_bytes_, base);
+    if (status != DriverStatus::ok) return status;
+    for (PageId page = 0; page < home_.max_pages(); ++page) {
+      page_address_[page] = base + std::uint64_t{page} * page_bytes_;
+    }
+  }
+  const DeviceAddress address = page_address_[pages.first];
+  if (home_space_.has_leftover(address, pages.count * page_bytes_) &&
+      !home_space_.clear_leftovers()) {
+    return DriverStatus::unknown;
+  }
+  DriverStatus status = on_host ? physical_.create_on_host(handles) : physical_.create(handles);
+  if (status != DriverStatus::ok) {
+    const bool full = status == DriverStatus::out_of_memory && !on_host;
+    if (full && physical_.within_limit(pages.count)) {
+      ceiling_pages_ = device_pages() + pages.count - 1;
+    }
+    return status;
+  }
+  status = home_space_.map(address, handles);
+  if (status != DriverStatus::ok) {
+    physical_.release(handles);
+    return status;
+  }
+  std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
+  home_.add_pages(pages, owner, kNeverUsed);
+  if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
+  ++home_growths_;
+  note_mapping(true, pages);
+  return DriverStatus::ok;
+}
+
+DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
+  if (!physical_.within_limit(home_.present_pages() + pages.count)) {
+    return DriverStatus::out_of_memory;
+  }
+  DeviceAddress address = 0;
+  const DriverStatus status = driver_.mem_alloc(device_, pages.count * page_bytes_, address);
+  if (status != DriverStatus::ok) return status;
+  for (PageId i = 0; i < pages.count; ++i) {
+    page_address_[pages.first + i] = address + std::uint64_t{i} * page_bytes_;
+  }
+  plain_segments_.push_back(pages);
+  home_.add_pages(pages, owner, kNeverUsed);
+  ++home_growths_;
+  note_mapping(true, pages);
+  return DriverStatus::ok;
+}
+
+void DeviceHeap::ungrow(PageRange pages) {
+  const DeviceAddress address = page_address_[pages.first];
+  if (home_space_.unmap(address, pages.count * page_bytes_) != DriverStatus::ok) return;
+  home_.remove_pages(pages);
+  note_mapping(false, pages);
+  physical_.release(std::span(page_handle_).subspan(pages.first, pages.count));
+  std::fill_n(page_handle_.begin() + pages.first, pages.count, MemHandle{0});
+}
+
+std::uint64_t DeviceHeap::reserved_bytes() const {
+  return vmm_ ? physical_.reserved_bytes() : home_.present_pages() * page_bytes_;
+}
+
+std::uint64_t DeviceHeap::pages_created() const {
+  return vmm_ ? physical_.created() : home_growths_;
+}
+
+std::uint64_t DeviceHeap::pages_released() const {
+  return vmm_ ? physical_.released() : home_growths_ - plain_segments_.size();
+}
+
+// --- giving back -------------------------------------------------------------------------------
+
+DriverStatus DeviceHeap::finish_streams() {
+  if (streams_.streams() == 0) return DriverStatus::ok;
+  const DriverStatus status = streams_.finish();
+  if (status != DriverStatus::ok) return status;
+  settle_all();
+  return status;
+}
+
+void DeviceHeap::settle_all() { open_pool(0); }
+
+Status DeviceHeap::trim(std::uint64_t keep_bytes) {
+  const bool enough = reserved_bytes() <= keep_bytes && spilled_bytes() == 0;
+  if (enough || home_.present_pages() == 0) return Status::ok;
+  if (streams_.any_capturing()) return Status::driver_error;
+  reclaim_given_up();
+  last_driver_status_ = finish_streams();
+  if (last_driver_status_ != DriverStatus::ok) return Status::driver_error;
+  mapper_.unmap_retired();
+  physical_.retry_releases();
+  ceiling_pages_ = UINT64_MAX;
+  bool refused = !mapper_.unmap_idle();
+  if (!vmm_) {
+    std::vector<PageRange> kept;
+    for (const PageRange& segment : plain_segments_) {
+      bool free = reserved_bytes() > keep_bytes;
+      for (PageId i = 0; i < segment.count && free; ++i) {
+        free = home_.is_free(segment.first + i, kAnyone);
+      }
+      if (free && driver_.mem_free(device_, page_address_[segment.first]) == DriverStatus::ok) {
+        home_.remove_pages(segment);
+        note_mapping(false, segment);
+      } else {
+        refused |= free;
+        kept.push_back(segment);
+      }
+    }
+    plain_segments_ = std::move(kept);
+    return refused ? Status::driver_error : Status::ok;
+  }
+  refused |= !give_back_spilled();
+  // The highest pages first: what stays is one piece at the home's begin.
+  std::vector<PageRange> runs = home_.free_runs(kAnyone);
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    const std::uint64_t over = reserved_bytes() > keep_bytes ? reserved_bytes() - keep_bytes : 0;
+    const auto count =
+        static_cast<PageId>(std::min<std::uint64_t>(run->count, div_up(over, page_bytes_)));
+    if (count == 0) break;
+    const PageRange leaving{run->first + run->count - count, count};
+    if (!mapper_.drop_pages(leaving)) {
+      refused = true;
+      continue;
+    }
+    const PageId before = home_.present_pages();
+    ungrow(leaving);
+    refused |= home_.present_pages() == before;
+  }
+  return refused ? Status::driver_error : Status::ok;
+}
+
+Status DeviceHeap::release_all() {
+  physical_.retry_releases();
+  const Status trimmed = trim(0);
+  if (trimmed != Status::ok) return trimmed;
+  if (home_.present_pages() != 0) return Status::invalid_argument;
+  const DriverStatus windows_status = mapper_.release_all();
+  const DriverStatus home_status = home_space_.release_all();
+  std::fill(page_address_.begin(), page_address_.end(), DeviceAddress{0});
+  last_driver_status_ = windows_status != DriverStatus::ok ? windows_status : home_status;
+  return last_driver_status_ == DriverStatus::ok ? Status::ok : Status::driver_error;
+}
+
+}  // namespace gapless
