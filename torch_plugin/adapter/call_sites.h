@@ -1,8 +1,7 @@
 // Where in the program live memory was allocated: for messages.
 //
-//   message  -> call_sites(device) -> the function that the package set  (_call_sites.py, in
-//   Python)
-//                                     "4.00 GiB in 2 blocks at train.py:12 (weights); ..."
+//   message  -> call_sites(device) -> the function that the package set (_call_sites.py)
+//            <- "4.00 GiB in 2 blocks at train.py:12 (weights); ..."
 #pragma once
 
 #include <cstddef>
