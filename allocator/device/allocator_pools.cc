@@ -11,7 +11,7 @@ namespace gapless {
 DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, const Demand& demand,
                                                         Request& request) {
   const PoolIndex index = pools_.of(stream);
-  if (index == 0) return main_.heap.place(request.units, request.owner, [&] { return demand; });
+  if (index == 0) return main_.heap.place(request.units, request.owner, demand);
   PrivatePool& pool = pools_.at(index);
   request.arena = &arena_of(index);
   DeviceHeap& heap = request.arena->heap;
@@ -51,7 +51,7 @@ DeviceHeap::Placed DeviceAllocator::place_from_pools(Unit units, Owner owner,
   });
   if (!opened || main_.heap.streams().sets().pool_of(owner) != 0)
     return {Status::out_of_memory, 0, 0};
-  return main_.heap.place(units, owner, [&] { return demand; });
+  return main_.heap.place(units, owner, demand);
 }
 
 void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {
@@ -238,6 +238,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     note_block(arena, placed, owner, bytes, bytes - block->slack_bytes);
     delta.allocated.push_back(address);
   }
+  if (statistics_.has_deferred()) statistics_.note_active();
   --pool->users;
   return Status::ok;
 }

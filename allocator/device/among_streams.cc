@@ -161,7 +161,7 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_in_others(
 void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   if (open_units_.size() != streams_.streams()) note_streams();
   const std::uint64_t size = blocks_[block].size;
-  free_block(block, owner);
+  free_block(block, owner, streams_.note_free(owner));
   if (streams_.watches_captures() && streams_.sets().pool_of(owner) != 0) {
     streams_.note_captured_free(block, owner);
   }

@@ -29,18 +29,52 @@ DeviceAllocator::~DeviceAllocator() {
 
 Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
                               std::uint64_t rounded_bytes, Usage* usage) {
-  if (bytes == 0) {
+  if (bytes == 0) [[unlikely]] {
     address = 0;
     return Status::ok;
   }
-  Status status = try_alloc(bytes, rounded_bytes, stream, address, usage, false);
-  if (status != Status::out_of_memory) [[likely]]
-    return status;
-  if (bytes <= kMostBytes && free_some_memory()) {
-    status = try_alloc(bytes, rounded_bytes, stream, address, usage, false);
+  Status status = Status::ok;
+  {
+    const std::scoped_lock lock(lock_);
+    if (alloc_in_hole(bytes, rounded_bytes, stream, address, usage)) [[likely]]
+      return Status::ok;
+    status = alloc_locked(bytes, rounded_bytes, stream, address, usage, false);
   }
+  if (status != Status::out_of_memory) return status;
+  return alloc_after_failure(bytes, rounded_bytes, stream, address, usage);
+}
+
+inline bool DeviceAllocator::alloc_in_hole(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                           StreamHandle stream, DeviceAddress& address,
+                                           Usage* usage) {
+  const std::uint64_t wanted = wanted_bytes(bytes, rounded_bytes);
+  DeviceHeap& heap = main_.heap;
+  const Owner owner = heap.streams().number_of(stream);
+  if (heap.streams().several() || wanted > kMostBytes || pools_.active() ||
+      statistics_.has_deferred()) {
+    return false;
+  }
+  const auto units = units_of(wanted);
+  const DeviceHeap::Placed placed = heap.place_in_hole(units, owner);
+  if (placed.block == 0) [[unlikely]]
+    return false;
+  note_block(main_, placed, owner, std::uint64_t{units} * kUnitBytes, bytes);
+  if (usage != nullptr) *usage = usage_with(std::uint64_t{units} * kUnitBytes);
+  address = placed.address;
+  return true;
+}
+
+Status DeviceAllocator::alloc_after_failure(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                            StreamHandle stream, DeviceAddress& address,
+                                            Usage* usage) {
+  const auto again = [&](bool last_resort) {
+    const std::scoped_lock lock(lock_);
+    return alloc_locked(bytes, rounded_bytes, stream, address, usage, last_resort);
+  };
+  Status status = Status::out_of_memory;
+  if (bytes <= kMostBytes && free_some_memory()) status = again(false);
   if (status == Status::out_of_memory && (options_.headroom != 0 || options_.spill != 0)) {
-    status = try_alloc(bytes, rounded_bytes, stream, address, usage, true);
+    status = again(true);
   }
   if (status == Status::out_of_memory) note_out_of_memory(bytes, stream);
   return status;
@@ -91,41 +125,36 @@ FailedRequest DeviceAllocator::last_failed_request() const {
   return last_failed_;
 }
 
-Status DeviceAllocator::try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes,
-                                  StreamHandle stream, DeviceAddress& address, Usage* usage,
-                                  bool last_resort) {
-  const std::scoped_lock lock(lock_);
-  // What is lost by rounding is kept as 32 bits.
-  const std::uint64_t wanted =
-      std::max(bytes, std::min(rounded_bytes, bytes + UINT32_MAX - kUnitBytes));
+Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                     StreamHandle stream, DeviceAddress& address, Usage* usage,
+                                     bool last_resort) {
+  const std::uint64_t wanted = wanted_bytes(bytes, rounded_bytes);
   if (wanted > kMostBytes) {
     last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
     return Status::out_of_memory;
   }
   if (!deferred_.empty() && !captures()) [[unlikely]]
     deferred_.poll();
-  const auto units = static_cast<Unit>((wanted + kUnitBytes - 1) / kUnitBytes);
+  const Unit units = units_of(wanted);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
   Request request{&main_, main_.heap.streams().number_of(stream), units};
-  const auto demand = [&] {
-    const auto allocated = static_cast<std::uint64_t>(statistics_.allocated_bytes());
-    const auto peak = static_cast<std::uint64_t>(statistics_.peak_allocated_bytes());
-    return Demand{std::max(peak, allocated + rounded),
-                  static_cast<std::uint64_t>(statistics_.volume_bytes())};
-  };
+  const auto allocated = static_cast<std::uint64_t>(statistics_.allocated_bytes());
+  const auto peak = static_cast<std::uint64_t>(statistics_.peak_allocated_bytes());
+  const Demand demand{std::max(peak, allocated + rounded),
+                      static_cast<std::uint64_t>(statistics_.volume_bytes())};
   DeviceHeap::Placed placed;
   if (last_resort) main_.heap.keep_headroom(false);
   if (pools_.active()) [[unlikely]] {
-    placed = place_in_begun_pool(stream, demand(), request);
+    placed = place_in_begun_pool(stream, demand, request);
   } else {
     placed = main_.heap.place(units, request.owner, demand);
   }
   if (last_resort) main_.heap.keep_headroom(true);
   if (placed.status == Status::out_of_memory && pools_.any() && request.arena == &main_) {
-    placed = place_from_pools(units, request.owner, demand());
+    placed = place_from_pools(units, request.owner, demand);
   }
   if (placed.status == Status::out_of_memory && last_resort && request.arena == &main_) {
-    placed = main_.heap.place_in_spill(request.units, request.owner, demand());
+    placed = main_.heap.place_in_spill(request.units, request.owner, demand);
   }
   if (placed.status != Status::ok) {
     last_failure_ = describe_failure(bytes, *request.arena, request.owner, placed.status);

@@ -250,9 +250,27 @@ class DeviceAllocator {
   // Larger requests cannot be meant: they pass what 32-bit units reach.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
 
-  /// `last_resort`: nothing else is left to be tried.
-  Status try_alloc(std::uint64_t bytes, std::uint64_t rounded_bytes, StreamHandle stream,
-                   DeviceAddress& address, Usage* usage, bool last_resort);
+  /// What a request takes, before that is made a multiple of 512 bytes. What is lost by rounding is
+  /// kept as 32 bits.
+  [[nodiscard]] static std::uint64_t wanted_bytes(std::uint64_t bytes,
+                                                  std::uint64_t rounded_bytes) {
+    return std::max(bytes, std::min(rounded_bytes, bytes + UINT32_MAX - kUnitBytes));
+  }
+  [[nodiscard]] static Unit units_of(std::uint64_t bytes) {
+    return static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
+  }
+  /// alloc() as most requests go: one stream, no pool, a hole that fits. False where it is not so.
+  [[gnu::always_inline]] bool alloc_in_hole(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                            StreamHandle stream, DeviceAddress& address,
+                                            Usage* usage);
+  /// All of alloc() that needs the lock. `last_resort`: nothing else is left to be tried.
+  [[gnu::noinline]] Status alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                        StreamHandle stream, DeviceAddress& address, Usage* usage,
+                                        bool last_resort);
+  /// The rest of alloc(), when there was not enough memory.
+  [[gnu::noinline]] Status alloc_after_failure(std::uint64_t bytes, std::uint64_t rounded_bytes,
+                                               StreamHandle stream, DeviceAddress& address,
+                                               Usage* usage);
   [[nodiscard]] Usage usage_with(std::uint64_t block_bytes) const {
     return {block_bytes, static_cast<std::uint64_t>(statistics_.allocated_bytes()),
             static_cast<std::uint64_t>(statistics_.reserved_bytes())};
@@ -274,6 +292,8 @@ class DeviceAllocator {
       note_pool_block(request.arena->heap.streams().sets().pool_of(request.owner), bytes);
     }
     note_block(*request.arena, placed, request.owner, bytes, requested_bytes);
+    if (statistics_.has_deferred()) [[unlikely]]
+      statistics_.note_active();
     if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
       note_memory();
     if (usage != nullptr) *usage = usage_with(bytes);
@@ -344,8 +364,6 @@ class DeviceAllocator {
     arena.live.insert(placed.address, placed.block);
     statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
                          static_cast<std::int64_t>(requested_bytes));
-    if (statistics_.has_deferred()) [[unlikely]]
-      statistics_.note_active();
   }
   /// A block that is in the live table no more ends.
   void free_block(Arena& arena, BlockId id) {

@@ -65,14 +65,17 @@ class DeviceHeap {
     DeviceAddress address = 0;
   };
 
-  /// A block of `size` units for `owner`. demand() is asked only where no hole fits.
-  template <class F>
-  Placed place(Unit size, Owner owner, F&& demand) {
-    if (streams_.several()) [[unlikely]]
-      return place_among_streams(size, owner, demand());
+  /// A block of `size` units for `owner`.
+  Placed place(Unit size, Owner owner, const Demand& demand) {
+    if (streams_.several()) return place_among_streams(size, owner, demand);
+    const Placed placed = place_in_hole(size, owner);
+    return placed.block != 0 ? placed : place_after_miss(size, owner, demand);
+  }
+  /// The same where a hole fits and there is only one stream: what most requests come to. Block 0:
+  /// there is none.
+  Placed place_in_hole(Unit size, Owner owner) {
     const Fit fit = home_.fit(size, owner);
-    if (fit.hole != 0) return in_hole(fit, size);
-    return place_after_miss(size, owner, demand());
+    return fit.hole != 0 ? in_hole(fit, size) : Placed{};
   }
   // --- private pools (pools.h) ------------------------------------------------------------------
 
@@ -128,7 +131,7 @@ class DeviceHeap {
   [[nodiscard]] bool can_spill() const { return spill_bytes_ != 0; }
   /// Whether that unit of the home lies there.
   [[nodiscard]] bool is_spilled(Unit unit) const {
-    return physical_.host_bytes() != 0 && physical_.is_on_host(page_handle_[unit >> page_shift_]);
+    return physical_.any_on_host() && physical_.is_on_host(page_handle_[unit >> page_shift_]);
   }
 
   // --- for other processes ----------------------------------------------------------------------
@@ -144,7 +147,7 @@ class DeviceHeap {
       free_among_streams(block, owner);
       return;
     }
-    free_block(block, owner);
+    free_block(block, owner, streams_.note_free_of_only_stream());
   }
 
   /// That device may touch all memory too, now and from now on. Where the driver refuses, it may
@@ -219,9 +222,8 @@ class DeviceHeap {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
     return {Status::ok, block, home_address(fit.begin)};
   }
-  void free_block(BlockId block, Owner owner) {
-    const Epoch epoch = streams_.note_free(owner);
-    if (blocks_[block].state == BlockState::live) {
+  void free_block(BlockId block, Owner owner, Epoch epoch) {
+    if (blocks_[block].state == BlockState::live) [[likely]] {
       home_.free(block, owner_of_free(blocks_[block].begin, owner), epoch);
     } else {
       free_in_window(block, owner, epoch);

@@ -49,8 +49,7 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
   const Unordered unordered(unordered_, capturing);
   Placed placed = place_in_own_pool(size, owner);
   if (placed.status != Status::ok) {
-    placed = capturing ? place_for_capture(size, owner, demand)
-                       : place(size, general, [&] { return demand; });
+    placed = capturing ? place_for_capture(size, owner, demand) : place(size, general, demand);
   }
   if (capturing) note_captured(placed, owner);
   return placed;

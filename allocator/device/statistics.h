@@ -162,7 +162,7 @@ class StatisticsKeeper {
     Lanes active_peak{};    // since there were any
   };
 
-  void note_peaks(Figures& pool);
+  [[gnu::noinline]] void note_peaks(Figures& pool);
   /// Frees and new pages raise what is free and what the large pool has.
   void note_free_memory() {
     const std::int64_t holes = present_bytes_ - allocated_bytes();

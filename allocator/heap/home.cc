@@ -56,34 +56,13 @@ void Home::note_boundary(BlockId id, bool there) {
 void Home::file(BlockId id) {
   const Block& hole = blocks_[id];
   if (hole.owner >= holes_.size() || !holes_[hole.owner]) make_holes_of(hole.owner);
-  holes_[hole.owner]->bins.insert(id);
-  free_units_ += hole.size;
-  ++tally_.made;
-  if (++tally_.current > tally_.peak) tally_.peak = tally_.current;
+  file_inside_page(id);
   note_boundary(id, true);
 }
 
 void Home::unfile(BlockId id) {
-  const Block& hole = blocks_[id];
-  holes_[hole.owner]->bins.remove(id);
-  free_units_ -= hole.size;
-  --tally_.current;
+  unfile_inside_page(id);
   note_boundary(id, false);
-}
-
-void Home::move_begin(BlockId id, Unit begin) {
-  const Block& hole = blocks_[id];
-  const Unit end = hole.end();
-  const Unit at = page_up(hole.begin) << page_shift_;
-  if (hole.begin == at || begin == at || page_up(begin) << page_shift_ != at) {
-    reshape(id, begin, end);
-    return;
-  }
-  // The begin stays inside one page: by page nothing changes but the size of a free end.
-  const std::uint64_t gained = std::uint64_t{hole.begin} - begin;
-  if (end == at) suffix_units_ += gained;
-  free_units_ += gained;
-  holes_[hole.owner]->bins.resize(id, begin, end - begin);
 }
 
 void Home::move_end(BlockId id, Unit end) {
@@ -141,31 +120,9 @@ BlockId Home::insert_after(BlockId before, UnitRange range, BlockState state) {
   return id;
 }
 
-BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
-  const BlockId id = blocks_.make();
-  Block& block = blocks_[id];
-  block.begin = range.begin;
-  block.size = range.size;
-  block.state = state;
-  block.next = after;
-  block.prev = blocks_[after].prev;
-  blocks_[after].prev = id;
-  if (block.prev != 0) {
-    blocks_[block.prev].next = id;
-  } else {
-    first_ = id;
-  }
-  return id;
-}
-
 // --- blocks ------------------------------------------------------------------------------------
 
-BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
-  Holes* own = owner == anyone ? nullptr : holes_of(owner);
-  const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
-  Holes* shared = holes_of(anyone);
-  const BlockId common =
-      shared != nullptr && shared->bins.count() != 0 ? shared->bins.best_fit(size) : 0;
+BlockId Home::better_of(BlockId mine, BlockId common) const {
   if (mine == 0) return common;
   // With several streams a stream's own memory comes first: to others it is worth less.
   if (common == 0 || !page_epoch_.empty()) return mine;
@@ -206,15 +163,11 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
   return best;
 }
 
-BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
+BlockId Home::carve_elsewhere(BlockId id, UnitRange range, BlockState state) {
   Block& hole = blocks_[id];
   const Unit hole_end = hole.end();
   const Unit range_end = range.begin + range.size;
   if (range.begin == hole.begin) {
-    if (range_end < hole_end) {  // the usual case
-      move_begin(id, range_end);
-      return insert_before(id, range, state);
-    }
     mark_pages(hole, range, false);
     unfile(id);
     hole.state = state;
@@ -251,18 +204,7 @@ void Home::change_owner(BlockId id, Owner owner, Epoch epoch) {
   mark_pages(hole, {hole.begin, hole.size}, true);
 }
 
-void Home::unlink(BlockId id) {
-  const Block& block = blocks_[id];
-  if (block.prev != 0) {
-    blocks_[block.prev].next = block.next;
-  } else {
-    first_ = block.next;
-  }
-  blocks_[block.next].prev = block.prev;
-  blocks_.recycle(id);
-}
-
-void Home::free(BlockId id, Owner owner, Epoch epoch) {
+void Home::free_elsewhere(BlockId id, Owner owner, Epoch epoch) {
   const Block& block = blocks_[id];
   if (!page_epoch_.empty()) {
     const auto begin = page_epoch_.begin() + page_down(block.begin);

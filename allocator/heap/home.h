@@ -227,6 +227,8 @@ class Home {
   static constexpr Unit kLargeUnits = 2048;
 
   [[nodiscard]] BlockId best_fit(Unit size, Owner owner, Owner anyone) const;
+  /// Of a stream's own hole and anyone's, the one that a request goes to.
+  [[nodiscard]] BlockId better_of(BlockId mine, BlockId common) const;
   [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
   [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
@@ -278,6 +280,16 @@ class Home {
   [[nodiscard]] Bitmap pages_within(Reach reach) const;
   /// Where in that hole of another owner a request fits; hole 0: nowhere.
   [[nodiscard]] Fit fit_in_part(BlockId hole, Unit size, Epoch up_to) const;
+  /// Whether a range touches no page boundary.
+  [[nodiscard]] bool lies_inside_page(Unit begin, Unit end) const {
+    return end < page_up(begin) << page_shift_;
+  }
+  /// Whether a hole's begin may go there and by page nothing changes but the size of a free end.
+  [[nodiscard]] bool stays_inside_page(Unit old_begin, Unit begin) const {
+    const Unit inside = page_units_ - 1;
+    return ((old_begin ^ begin) & ~inside) == 0 && (old_begin & inside) != 0 &&
+           (begin & inside) != 0;
+  }
   [[nodiscard]] PageId page_up(Unit unit) const {
     return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) >> page_shift_);
   }
@@ -288,15 +300,22 @@ class Home {
   /// Files a hole in its owner's bins, and at the page boundaries it touches.
   void file(BlockId hole);
   void unfile(BlockId hole);
+  /// The same where it touches no page boundary, and its owner has bins.
+  void file_inside_page(BlockId hole);
+  void unfile_inside_page(BlockId hole);
   /// A filed hole gives away or takes in memory at its begin or its end; at least one unit stays.
   void move_begin(BlockId hole, Unit begin);
   void move_end(BlockId hole, Unit end);
   /// The same where page boundaries are met.
-  void reshape(BlockId hole, Unit begin, Unit end);
+  [[gnu::noinline]] void reshape(BlockId hole, Unit begin, Unit end);
   /// Sets or clears the bits of the wholly free pages of a hole that touch `within`.
   void mark_pages(const Block& hole, UnitRange within, bool free);
   /// A filed hole belongs to someone else from now on.
   void change_owner(BlockId hole, Owner owner, Epoch epoch);
+  /// carve() where the hole does not simply begin later.
+  [[gnu::noinline]] BlockId carve_elsewhere(BlockId hole, UnitRange range, BlockState state);
+  /// free() where the hole behind it does not simply begin earlier.
+  [[gnu::noinline]] void free_elsewhere(BlockId block, Owner owner, Epoch epoch);
   /// free() where a neighbour is another owner's hole.
   void free_beside_others(BlockId block, Owner owner, Epoch epoch);
   /// A block becomes free memory, joined with the holes before and behind it (0: not with that);
@@ -334,3 +353,5 @@ class Home {
 };
 
 }  // namespace gapless
+
+#include "allocator/heap/home_inline.h"  // IWYU pragma: export

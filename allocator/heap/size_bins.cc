@@ -4,17 +4,6 @@
 #include <string>
 
 namespace gapless {
-std::uint32_t SizeBins::next_bin(std::uint32_t from) const {
-  if (from >= kBins) return kBins;
-  const std::uint32_t word = from >> 6;
-  const std::uint64_t here = words_[word] & (~std::uint64_t{0} << (from & 63));
-  if (here != 0) return word * 64 + static_cast<std::uint32_t>(std::countr_zero(here));
-  const std::uint64_t later = word == 63 ? 0 : summary_ & (~std::uint64_t{0} << (word + 1));
-  if (later == 0) return kBins;
-  const auto found = static_cast<std::uint32_t>(std::countr_zero(later));
-  return found * 64 + static_cast<std::uint32_t>(std::countr_zero(words_[found]));
-}
-
 void SizeBins::insert(BlockId hole) {
   Block& block = blocks_[hole];
   if (block.size >= kSmall) refile_late();  // a list in order must be in order
@@ -77,22 +66,6 @@ void SizeBins::refile(BlockId hole) {
   if (bin == bin_of(block.size) && (block.size < kSmall || alone)) return;
   unlink(hole, bin);
   insert(hole);
-}
-
-BlockId SizeBins::best_fit(Unit size) {
-  refile_late();
-  const std::uint32_t bin = bin_of(size);
-  // In the request's own bin holes may be too small. Large ones are in order, so the first that is
-  // not is the best; of small ones only the last freed is looked at, as a program asks again and
-  // again for the sizes it frees.
-  const BlockId head = heads_[bin];
-  if (blocks_[head].size >= size) return head;  // record 0 has no size
-  if (size >= kSmall) {
-    if (const BlockId found = first_fit(head, size); found != 0) return found;
-  }
-  const std::uint32_t larger = next_bin(bin + 1);
-  if (larger < kBins) return heads_[larger];
-  return first_fit(head, size);  // the last resort: the rest of the own bin
 }
 
 BlockId SizeBins::first_fit(BlockId from, Unit size) const {

@@ -63,7 +63,22 @@ class SizeBins {
 
   /// The smallest hole of at least `size` units, the lowest of these; 0 where there is none. Below
   /// 1 MiB near enough: the last freed of a bin.
-  [[nodiscard]] BlockId best_fit(Unit size);
+  [[nodiscard]] BlockId best_fit(Unit size) {
+    refile_late();
+    const std::uint32_t bin = bin_of(size);
+    // In the request's own bin holes may be too small. Large ones are in order, so the first that
+    // is not is the best; of small ones only the last freed is looked at, as a program asks again
+    // and again for the sizes it frees.
+    const BlockId head = heads_[bin];
+    if (blocks_[head].size >= size) return head;  // record 0 has no size
+    if (size >= kSmall) {
+      if (const BlockId found = first_fit(head, size); found != 0) return found;
+    }
+    const std::uint32_t larger = next_bin(bin + 1);
+    if (larger < kBins) [[likely]]
+      return heads_[larger];
+    return first_fit(head, size);  // the last resort: the rest of the own bin
+  }
 
   /// The hole after `hole` in the order of bins (by size, near enough); 0 after the last.
   [[nodiscard]] BlockId after(BlockId hole);
@@ -97,7 +112,16 @@ class SizeBins {
   /// The first hole of at least `size` units in a list, from `from` on; or 0.
   [[nodiscard]] BlockId first_fit(BlockId from, Unit size) const;
   /// The first bin >= `from` that holds a hole; kBins where there is none.
-  [[nodiscard]] std::uint32_t next_bin(std::uint32_t from) const;
+  [[nodiscard]] std::uint32_t next_bin(std::uint32_t from) const {
+    if (from >= kBins) return kBins;
+    const std::uint32_t word = from >> 6;
+    const std::uint64_t here = words_[word] & (~std::uint64_t{0} << (from & 63));
+    if (here != 0) return word * 64 + static_cast<std::uint32_t>(std::countr_zero(here));
+    const std::uint64_t later = word == 63 ? 0 : summary_ & (~std::uint64_t{0} << (word + 1));
+    if (later == 0) return kBins;
+    const auto found = static_cast<std::uint32_t>(std::countr_zero(later));
+    return found * 64 + static_cast<std::uint32_t>(std::countr_zero(words_[found]));
+  }
   [[nodiscard]] bool before(const Block& a, const Block& b) const {
     return a.size != b.size ? a.size < b.size : a.begin < b.begin;
   }
@@ -106,7 +130,7 @@ class SizeBins {
   void refile_late() {
     if (late_ != 0) refile(late_);
   }
-  void refile(BlockId hole);
+  [[gnu::noinline]] void refile(BlockId hole);
   void unlink(BlockId hole, std::uint32_t bin);
 
   BlockTable& blocks_;

@@ -31,6 +31,7 @@ class PhysicalMemory {
     return (live_ + unreleased_.size() - on_host_.size()) * page_bytes_;
   }
   [[nodiscard]] std::uint64_t host_bytes() const { return on_host_.size() * page_bytes_; }
+  [[nodiscard]] bool any_on_host() const { return !on_host_.empty(); }
   [[nodiscard]] bool is_on_host(MemHandle handle) const { return on_host_.contains(handle); }
   [[nodiscard]] std::uint64_t limit_bytes() const { return limit_bytes_; }
   void set_limit_bytes(std::uint64_t limit) { limit_bytes_ = limit; }

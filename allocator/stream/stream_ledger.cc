@@ -15,11 +15,14 @@ constexpr std::size_t kManyPending = 16;
 
 StreamLedger::~StreamLedger() { forget_pending(); }
 
-void StreamLedger::add_stream() { streams_.resize(sets_.streams()); }
+void StreamLedger::add_streams() {
+  streams_.resize(sets_.streams());
+  several_ = several_ || streams_.size() > 1;
+}
 
 Owner StreamLedger::with_use(Owner owner, const DeviceStream& stream) {
   const Owner used = sets_.with(owner, stream);
-  add_stream();
+  add_streams();
   return used;
 }
 

@@ -37,9 +37,10 @@ class StreamLedger {
 
   /// The owner of what is allocated on that stream.
   Owner number_of(StreamHandle stream) {
+    if (sets_.is_last(stream)) [[likely]]
+      return sets_.last();
     const Owner owner = sets_.of_stream(stream);
-    if (sets_.streams() != streams_.size()) [[unlikely]]
-      add_stream();
+    add_streams();
     return owner;
   }
   /// The owner of a block that is used on `stream` too.
@@ -50,9 +51,9 @@ class StreamLedger {
   [[nodiscard]] StreamSets& sets() { return sets_; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
   /// Whether more than one stream is in use: else nothing here matters.
-  [[nodiscard]] bool several() const { return streams_.size() > 1 || told_apart_; }
+  [[nodiscard]] bool several() const { return several_; }
   /// As if there were several: private pools tell one stream's memory from its own.
-  void tell_apart() { told_apart_ = true; }
+  void tell_apart() { several_ = true; }
 
   /// The epoch that is open.
   [[nodiscard]] Epoch now() const { return now_; }
@@ -63,6 +64,8 @@ class StreamLedger {
     for (const StreamIndex stream : sets_.members(owner)) streams_[stream].last_free = now_;
     return now_;
   }
+  /// The same where there is one stream.
+  Epoch note_free_of_only_stream() { return streams_.front().last_free = now_; }
   /// Everything the stream freed in this epoch and before is known to be done.
   [[nodiscard]] Epoch completed(StreamIndex stream) const { return streams_[stream].completed; }
 
@@ -129,7 +132,7 @@ class StreamLedger {
     std::deque<Pending> pending;
   };
 
-  void add_stream();
+  void add_streams();
   [[nodiscard]] const DeviceStream& stream_of(Owner owner) const {
     return sets_.stream(sets_.members(owner).front());
   }
@@ -163,7 +166,7 @@ class StreamLedger {
   std::vector<Stream> streams_;
   EventPool events_;
   Epoch now_ = 1;  // 0: never used, good for everyone
-  bool told_apart_ = false;
+  bool several_ = false;
   bool watch_captures_ = false;
   CaptureOrder captures_;
   std::uint64_t waits_ = 0;

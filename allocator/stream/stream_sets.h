@@ -32,11 +32,17 @@ class StreamSets {
 
   /// The owner that is this stream of the device alone; a new one where it was not seen before.
   Owner of_stream(StreamHandle stream) {
-    if (last_ != 0 && last_handle_ == stream) return last_;
-    last_handle_ = stream;
-    last_ = look_up({device_, stream});
+    if (!is_last(stream)) {
+      last_ = look_up({device_, stream});
+      last_handle_ = stream;
+    }
     return last_;
   }
+  /// Whether that was the last one asked for.
+  [[nodiscard]] bool is_last(StreamHandle stream) const {
+    return last_handle_ == stream && last_ != 0;
+  }
+  [[nodiscard]] Owner last() const { return last_; }
   /// The set with that stream in it.
   Owner with(Owner owner, const DeviceStream& stream);
 

@@ -27,14 +27,6 @@ constexpr std::array<std::string_view, 7> kWithoutEffect = {"max_split_size_mb",
 
 // One for each power of two from 1 MiB to 32 GiB; below and above, the first's and the last's. As
 // AcceleratorAllocatorConfig::roundup_power2_divisions(size) has it, without three calls.
-std::size_t divisions_for(std::uint64_t bytes) {
-  static const std::vector<std::size_t>& table =
-      AcceleratorAllocatorConfig::roundup_power2_divisions();
-  constexpr int kFirst = 21;  // bit_width of 1 MiB
-  const int last = static_cast<int>(table.size()) - 1;
-  return table[static_cast<std::size_t>(
-      std::clamp(static_cast<int>(std::bit_width(bytes)) - kFirst, 0, last))];
-}
 
 }  // namespace
 
@@ -59,11 +51,9 @@ std::string without_effect(const std::string& settings) {
   return found;
 }
 
-std::uint64_t rounded_bytes(std::uint64_t bytes) {
-  const std::size_t divisions = divisions_for(bytes);
+std::uint64_t rounded_bytes(std::uint64_t bytes, std::size_t divisions) {
   constexpr std::uint64_t kLeastBytes = 512;
-  if (divisions <= 1 || bytes <= kLeastBytes * divisions) return 0;
-  // The range from one power of two to the next is cut into that many steps.
+  if (bytes <= kLeastBytes * divisions) return 0;
   const std::uint64_t step = std::bit_floor(bytes) / std::bit_floor(divisions);
   return step == 0 ? std::bit_ceil(bytes) : (bytes + step - 1) / step * step;
 }

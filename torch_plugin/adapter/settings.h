@@ -3,13 +3,18 @@
 //
 //   roundup_power2_divisions       requests are rounded up as PyTorch rounds them
 //   per_process_memory_fraction    the limit, until set_per_process_memory_fraction() sets another
-//   garbage_collection_threshold   pages are given back above that part of the limit, if there is
-//   one expandable_segments            nothing to do: all memory is max_split_size_mb, ... about
-//   segments that gapless does not have: named once
+//   garbage_collection_threshold   pages are given back above that part of the limit
+//   expandable_segments            nothing to do: all memory is expandable
+//   max_split_size_mb and others   of segments, which gapless does not have: named once
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include <c10/core/AllocatorConfig.h>
 
 #include "torch_plugin/adapter/torch_types.h"
 
@@ -23,8 +28,23 @@ void parse();
 /// The keys in `settings` that have no effect with gapless, as "a, b"; empty where there is none.
 std::string without_effect(const std::string& settings);
 
+/// `bytes` rounded up to the next step, where the range from one power of two to the next is cut
+/// into so many; 0: not at all.
+std::uint64_t rounded_bytes(std::uint64_t bytes, std::size_t divisions);
+
 /// What a request is rounded to beside the 512 B of all requests; 0: nothing.
-std::uint64_t rounded_bytes(std::uint64_t bytes);
+inline std::uint64_t rounded_bytes(std::uint64_t bytes) {
+  // By the power of two below, from 1 MiB on.
+  static const std::vector<std::size_t>& table =
+      c10::CachingAllocator::AcceleratorAllocatorConfig::roundup_power2_divisions();
+  constexpr int kFirst = 21;  // bit_width of 1 MiB
+  const int last = static_cast<int>(table.size()) - 1;
+  const std::size_t divisions = table[static_cast<std::size_t>(
+      std::clamp(static_cast<int>(std::bit_width(bytes)) - kFirst, 0, last))];
+  if (divisions <= 1) [[likely]]
+    return 0;
+  return rounded_bytes(bytes, divisions);
+}
 
 /// Between 0 and 1.
 double memory_fraction();

@@ -24,8 +24,8 @@ c10::DeviceIndex current_device() {
 }
 
 // A thread mostly frees memory of one device: that one is asked first whose block it is.
-DeviceIndex& last_freed_on() {
-  thread_local DeviceIndex device = 0;
+std::size_t& last_freed_on() {
+  thread_local std::size_t device = 0;
   return device;
 }
 
@@ -71,6 +71,9 @@ void TorchAllocator::init(int device_count) {
   fractions_.assign(static_cast<std::size_t>(core.devices()), settings::memory_fraction());
   for (const auto& action : at_init_) action(*history_);
   at_init_.clear();
+  for (DeviceIndex device = 0; device < core.devices(); ++device) {
+    devices_.push_back(core.device(device));
+  }
   handle_ = handle;
   core_ = &core;
   for (DeviceIndex device = 0; device < core.devices(); ++device) prepare(device);
@@ -98,11 +101,11 @@ void TorchAllocator::no_device(DeviceIndex device) {
 }
 
 DeviceCore* TorchAllocator::find(const void* pointer, DeviceIndex& device, BlockFacts& facts) {
-  for (DeviceIndex i = 0; core_ != nullptr && i < core_->devices(); ++i) {
-    if (const auto found = core_->device(i)->find_block(address_of(pointer))) {
-      device = i;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (const auto found = devices_[i]->find_block(address_of(pointer))) {
+      device = static_cast<DeviceIndex>(i);
       facts = *found;
-      return core_->device(i);
+      return devices_[i];
     }
   }
   return nullptr;
@@ -110,7 +113,7 @@ DeviceCore* TorchAllocator::find(const void* pointer, DeviceIndex& device, Block
 
 // --- allocation ----------------------------------------------------------------------------------
 
-void* TorchAllocator::alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
+inline void* TorchAllocator::alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream) {
   DeviceCore& core = core_of(device);
   Usage usage;
   void* pointer = nullptr;
@@ -230,21 +233,17 @@ void TorchAllocator::raw_delete(void* pointer) {
   }
   const DeviceAddress address = address_of(pointer);
   sharing_->before_free(address);
-  const DeviceIndex devices = core_->devices();
-  DeviceIndex device = devices == 1 ? 0 : last_freed_on();
-  for (DeviceIndex asked = 0; asked < devices; ++asked) {
-    DeviceCore& allocator = *core_->device(device);
-    Usage usage;
-    if (allocator.free(address, &usage) != Status::ok) {
-      device = device + 1 == devices ? 0 : device + 1;
-      continue;
-    }
-    if (devices != 1) last_freed_on() = device;
-    tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
-    trace_deallocation(pointer);
-    return;
+  const std::size_t devices = devices_.size();
+  std::size_t device = devices == 1 ? 0 : last_freed_on();
+  Usage usage;
+  for (std::size_t asked = 0; devices_[device]->free(address, &usage) != Status::ok;) {
+    if (++asked == devices) return free_elsewhere(pointer);
+    device = device + 1 == devices ? 0 : device + 1;
   }
-  free_elsewhere(pointer);
+  if (devices != 1) last_freed_on() = device;
+  tell_profiler(static_cast<DeviceIndex>(device), pointer,
+                -static_cast<std::int64_t>(usage.block_bytes), usage);
+  trace_deallocation(pointer);
 }
 
 bool TorchAllocator::free_watched(void* pointer) {

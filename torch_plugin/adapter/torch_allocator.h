@@ -118,17 +118,17 @@ class TorchAllocator final : public CUDAAllocator {
   [[nodiscard]] gapless_allocator* handle() { return handle_; }
   /// Throws c10::Error where there is no such device.
   DeviceCore& core_of(DeviceIndex device) {
-    DeviceCore* const found = core_ == nullptr ? nullptr : core_->device(device);
-    if (found == nullptr) [[unlikely]]
+    const auto index = static_cast<std::size_t>(device);
+    if (index >= devices_.size()) [[unlikely]]
       no_device(device);
-    return *found;
+    return *devices_[index];
   }
   /// The device and the block behind a pointer; nullptr where it is not gapless's.
   DeviceCore* find(const void* pointer, DeviceIndex& device, BlockFacts& facts);
 
  private:
   [[noreturn]] static void no_device(DeviceIndex device);
-  void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
+  [[gnu::always_inline]] void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
   /// `at`: at that address or not at all, else anywhere.
   void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage,
                       DeviceAddress at = 0);
@@ -154,7 +154,8 @@ class TorchAllocator final : public CUDAAllocator {
   Options options_;
   CUDAAllocator* previous_;
   gapless_allocator* handle_ = nullptr;
-  Core* core_ = nullptr;  // of the handle; nullptr before init()
+  Core* core_ = nullptr;              // of the handle; nullptr before init()
+  std::vector<DeviceCore*> devices_;  // of the core; empty before init()
   std::unique_ptr<History> history_;
   std::unique_ptr<Sharing> sharing_;
   std::vector<double> fractions_;  // of each device's memory that may be reserved

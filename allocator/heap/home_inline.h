@@ -1,0 +1,125 @@
+// Home: the steps that most requests take, for the compiler to make one of.
+//
+//   carve    | hole ........... |     ->     | live | hole ..... |
+//            | live | hole | .. |     ->     | live | live | ... |     inside one page
+//   free     | live | hole .... |     ->     | hole ............ |
+//            | live | live | .. |     ->     | live | hole | ... |     inside one page
+//
+// Everything else goes the general way (home.cc), which does the same and more.
+#pragma once
+
+#include <algorithm>
+
+#include "allocator/heap/home.h"
+
+namespace gapless {
+
+inline BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
+  Holes* own = owner == anyone ? nullptr : holes_of(owner);
+  const BlockId mine = own != nullptr ? own->bins.best_fit(size) : 0;
+  Holes* shared = holes_of(anyone);
+  if (shared == nullptr || shared->bins.count() == 0) [[likely]]
+    return mine;
+  return better_of(mine, shared->bins.best_fit(size));
+}
+
+inline void Home::move_begin(BlockId id, Unit begin) {
+  const Block& hole = blocks_[id];
+  const Unit end = hole.end();
+  if (!stays_inside_page(hole.begin, begin)) [[unlikely]] {
+    reshape(id, begin, end);
+    return;
+  }
+  const std::uint64_t gained = std::uint64_t{hole.begin} - begin;
+  if (end == (begin | (page_units_ - 1)) + 1) suffix_units_ += gained;
+  free_units_ += gained;
+  holes_[hole.owner]->bins.resize(id, begin, end - begin);
+}
+
+inline BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
+  const BlockId id = blocks_.make();
+  Block& block = blocks_[id];
+  block.begin = range.begin;
+  block.size = range.size;
+  block.state = state;
+  block.next = after;
+  block.prev = blocks_[after].prev;
+  blocks_[after].prev = id;
+  if (block.prev != 0) {
+    blocks_[block.prev].next = id;
+  } else {
+    first_ = id;
+  }
+  return id;
+}
+
+inline void Home::unlink(BlockId id) {
+  const Block& block = blocks_[id];
+  if (block.prev != 0) {
+    blocks_[block.prev].next = block.next;
+  } else {
+    first_ = block.next;
+  }
+  blocks_[block.next].prev = block.prev;
+  blocks_.recycle(id);
+}
+
+inline void Home::file_inside_page(BlockId id) {
+  const Block& hole = blocks_[id];
+  holes_[hole.owner]->bins.insert(id);
+  free_units_ += hole.size;
+  ++tally_.made;
+  if (++tally_.current > tally_.peak) tally_.peak = tally_.current;
+}
+
+inline void Home::unfile_inside_page(BlockId id) {
+  const Block& hole = blocks_[id];
+  holes_[hole.owner]->bins.remove(id);
+  free_units_ -= hole.size;
+  --tally_.current;
+}
+
+inline BlockId Home::carve(BlockId id, UnitRange range, BlockState state) {
+  Block& hole = blocks_[id];
+  const Unit range_end = range.begin + range.size;
+  if (range.begin == hole.begin && range_end < hole.end()) {
+    move_begin(id, range_end);
+    return insert_before(id, range, state);
+  }
+  if (range.size == hole.size && lies_inside_page(hole.begin, range_end)) {
+    unfile_inside_page(id);
+    hole.state = state;
+    hole.extra = 0;
+    return id;
+  }
+  return carve_elsewhere(id, range, state);
+}
+
+inline void Home::free(BlockId id, Owner owner, Epoch epoch) {
+  Block& block = blocks_[id];
+  Block& next = blocks_[block.next];
+  // Record 0 is no block, so it is no hole either.
+  if (blocks_[block.prev].state == BlockState::hole || !page_epoch_.empty()) {
+    free_elsewhere(id, owner, epoch);
+  } else if (next.state != BlockState::hole) {
+    if (!lies_inside_page(block.begin, block.end()) || holes_of(owner) == nullptr) {
+      free_elsewhere(id, owner, epoch);
+      return;
+    }
+    block.state = BlockState::hole;
+    block.owner = owner;
+    block.extra = epoch;
+    block.small = false;
+    file_inside_page(id);
+  } else if (next.owner == owner) {
+    const Unit begin = block.begin;
+    const BlockId hole = block.next;
+    unlink(id);
+    move_begin(hole, begin);
+    next.extra = std::max(next.extra, epoch);
+  } else {
+    free_elsewhere(id, owner, epoch);
+  }
+}
+
+}  // namespace gapless
