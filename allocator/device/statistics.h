@@ -88,8 +88,9 @@ struct Gauge {
 class StatisticsKeeper {
  public:
   void on_alloc(bool small, std::int64_t bytes, std::int64_t requested) {
-    Figures& pool = pools_[small ? kSmall : kLarge];
-    const Figures& other = pools_[small ? kLarge : kSmall];
+    // No branch: sizes are unpredictable.
+    Figures& pool = pools_[kSmall + static_cast<std::size_t>(!small)];
+    const Figures& other = pools_[kSmall + static_cast<std::size_t>(small)];
     const Lanes change{1, bytes, requested};
     bool higher = false;
     for (std::size_t i = 0; i < kLanes; ++i) {

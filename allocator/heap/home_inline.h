@@ -31,7 +31,8 @@ inline void Home::move_begin(BlockId id, Unit begin) {
     return;
   }
   const std::uint64_t gained = std::uint64_t{hole.begin} - begin;
-  if (end == (begin | (page_units_ - 1)) + 1) suffix_units_ += gained;
+  const bool ends_with_page = end == (begin | (page_units_ - 1)) + 1;
+  suffix_units_ += gained & (0 - std::uint64_t{ends_with_page});
   free_units_ += gained;
   holes_[hole.owner]->bins.resize(id, begin, end - begin);
 }

@@ -4,58 +4,16 @@
 #include <string>
 
 namespace gapless {
-void SizeBins::insert(BlockId hole) {
-  Block& block = blocks_[hole];
-  if (block.size >= kSmall) refile_late();  // a list in order must be in order
-  const std::uint32_t bin = bin_of(block.size);
+void SizeBins::insert_in_order(BlockId hole) {
+  refile_late();  // a list in order must be in order
+  const Block& block = blocks_[hole];
   BlockId before_it = 0;
-  BlockId after_it = heads_[bin];
-  if (block.size >= kSmall) {
-    while (after_it != 0 && before(blocks_[after_it], block)) {
-      before_it = after_it;
-      after_it = blocks_[after_it].link_next;
-    }
+  BlockId after_it = heads_[bin_of(block.size)];
+  while (after_it != 0 && before(blocks_[after_it], block)) {
+    before_it = after_it;
+    after_it = blocks_[after_it].link_next;
   }
-  block.link_prev = before_it;
-  block.link_next = after_it;
-  // Record 0 is no block, so it may be written in place of a neighbour that is not there: cheaper
-  // than a branch that cannot be predicted.
-  blocks_[after_it].link_prev = hole;
-  if (before_it != 0) {
-    blocks_[before_it].link_next = hole;
-  } else {
-    heads_[bin] = hole;
-  }
-  words_[bin >> 6] |= std::uint64_t{1} << (bin & 63);
-  summary_ |= std::uint64_t{1} << (bin >> 6);
-  ++count_;
-}
-
-void SizeBins::remove(BlockId hole) {
-  Unit size = blocks_[hole].size;
-  if (hole == late_) {
-    size = late_size_;
-    late_ = 0;
-  }
-  unlink(hole, bin_of(size));
-}
-
-void SizeBins::unlink(BlockId hole, std::uint32_t bin) {
-  Block& block = blocks_[hole];
-  const BlockId next = block.link_next;
-  blocks_[next].link_prev = block.link_prev;
-  if (block.link_prev != 0) {
-    blocks_[block.link_prev].link_next = next;
-  } else {
-    heads_[bin] = next;
-    std::uint64_t& word = words_[bin >> 6];
-    word = (word & ~(std::uint64_t{1} << (bin & 63))) | std::uint64_t{next != 0} << (bin & 63);
-    summary_ = (summary_ & ~(std::uint64_t{1} << (bin >> 6))) | std::uint64_t{word != 0}
-                                                                    << (bin >> 6);
-  }
-  block.link_prev = 0;
-  block.link_next = 0;
-  --count_;
+  link(hole, before_it, after_it);
 }
 
 void SizeBins::refile(BlockId hole) {

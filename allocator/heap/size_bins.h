@@ -45,8 +45,22 @@ class SizeBins {
   explicit SizeBins(BlockTable& blocks) : blocks_(blocks) {}
 
   /// Files a hole (begin and size set).
-  void insert(BlockId hole);
-  void remove(BlockId hole);
+  void insert(BlockId hole) {
+    const Unit size = blocks_[hole].size;
+    if (size >= kSmall) {
+      insert_in_order(hole);
+    } else {
+      link(hole, 0, heads_[bin_of(size)]);
+    }
+  }
+  void remove(BlockId hole) {
+    Unit size = blocks_[hole].size;
+    if (hole == late_) {
+      size = late_size_;
+      late_ = 0;
+    }
+    unlink(hole, bin_of(size));
+  }
   /// A filed hole changes its extent.
   void resize(BlockId hole, Unit begin, Unit size) {
     Block& block = blocks_[hole];
@@ -131,7 +145,41 @@ class SizeBins {
     if (late_ != 0) refile(late_);
   }
   [[gnu::noinline]] void refile(BlockId hole);
-  void unlink(BlockId hole, std::uint32_t bin);
+  [[gnu::noinline]] void insert_in_order(BlockId hole);
+  // Record 0 is no block, so it may be written in place of a neighbour that is not there: cheaper
+  // than a branch that cannot be predicted.
+  void link(BlockId hole, BlockId before_it, BlockId after_it) {
+    Block& block = blocks_[hole];
+    block.link_prev = before_it;
+    block.link_next = after_it;
+    blocks_[after_it].link_prev = hole;
+    if (before_it != 0) {
+      blocks_[before_it].link_next = hole;
+    } else {
+      const std::uint32_t bin = bin_of(block.size);
+      heads_[bin] = hole;
+      words_[bin >> 6] |= std::uint64_t{1} << (bin & 63);
+      summary_ |= std::uint64_t{1} << (bin >> 6);
+    }
+    ++count_;
+  }
+  void unlink(BlockId hole, std::uint32_t bin) {
+    Block& block = blocks_[hole];
+    const BlockId next = block.link_next;
+    blocks_[next].link_prev = block.link_prev;
+    if (block.link_prev != 0) {
+      blocks_[block.link_prev].link_next = next;
+    } else {
+      heads_[bin] = next;
+      std::uint64_t& word = words_[bin >> 6];
+      word = (word & ~(std::uint64_t{1} << (bin & 63))) | std::uint64_t{next != 0} << (bin & 63);
+      summary_ = (summary_ & ~(std::uint64_t{1} << (bin >> 6))) | std::uint64_t{word != 0}
+                                                                      << (bin >> 6);
+    }
+    block.link_prev = 0;
+    block.link_next = 0;
+    --count_;
+  }
 
   BlockTable& blocks_;
   BlockId late_ = 0;  // the hole that is still filed as [late_begin_, late_begin_ + late_size_)
