@@ -108,11 +108,8 @@ void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
 }
 
 BlockId Home::insert_after(BlockId before, UnitRange range, BlockState state) {
-  const BlockId id = blocks_.make();
+  const BlockId id = make_block(range, state);
   Block& block = blocks_[id];
-  block.begin = range.begin;
-  block.size = range.size;
-  block.state = state;
   block.prev = before;
   block.next = blocks_[before].next;
   blocks_[before].next = id;

@@ -325,6 +325,8 @@ class Home {
   void unlink(BlockId block);
   /// Merges a filed hole with its neighbours of the same owner.
   void merge(BlockId hole);
+  /// A block that is not in the chain of neighbours yet.
+  BlockId make_block(UnitRange range, BlockState state);
   BlockId insert_after(BlockId before, UnitRange range, BlockState state);
   BlockId insert_before(BlockId after, UnitRange range, BlockState state);
 

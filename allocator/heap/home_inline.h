@@ -37,12 +37,18 @@ inline void Home::move_begin(BlockId id, Unit begin) {
   holes_[hole.owner]->bins.resize(id, begin, end - begin);
 }
 
-inline BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
+inline BlockId Home::make_block(UnitRange range, BlockState state) {
   const BlockId id = blocks_.make();
   Block& block = blocks_[id];
   block.begin = range.begin;
   block.size = range.size;
   block.state = state;
+  return id;
+}
+
+inline BlockId Home::insert_before(BlockId after, UnitRange range, BlockState state) {
+  const BlockId id = make_block(range, state);
+  Block& block = blocks_[id];
   block.next = after;
   block.prev = blocks_[after].prev;
   blocks_[after].prev = id;

@@ -127,6 +127,21 @@ TEST(LiveTable, AgreesWithMapWhileItGrows) {
   EXPECT_EQ(seen, model.size());
 }
 
+// It waits outside of the table until the next one comes.
+TEST(LiveTable, KnowsTheLastAddress) {
+  LiveTable table;
+  const auto any = [](BlockId) { return true; };
+  table.insert(512, 7);
+  table.insert(1024, 8);
+  EXPECT_EQ(table.find(1024, any), 8U);
+  EXPECT_EQ(table.take(1024, any), 8U);
+  EXPECT_EQ(table.take(1024, any), 0U);
+  EXPECT_EQ(table.find(1024, any), 0U);
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_EQ(table.take(512, any), 7U);
+  EXPECT_EQ(table.size(), 0U);
+}
+
 // A home of 8 pages of 16 units.
 class HomeTest : public ::testing::Test {
  protected:
