@@ -26,6 +26,7 @@ struct Arguments {
   std::string costs = "a100";
   std::string json;
   int iterations = 12;
+  std::uint32_t layers = 24;
   double headroom = -1;
 };
 
@@ -58,7 +59,8 @@ int run(const Arguments& arguments) {
   bool clean = true;
   for (const std::string& name : stream_program_names()) {
     if (!is_wanted(name, arguments.programs)) continue;
-    const StreamProgram program = stream_program(name, {.iterations = arguments.iterations});
+    const StreamProgram program =
+        stream_program(name, {.iterations = arguments.iterations, .layers = arguments.layers});
     StreamRunOptions options;
     options.costs = simgpu::load_cost_profile(arguments.costs);
     options.settings = arguments.settings;
@@ -101,6 +103,8 @@ int main(int count, char** words) {
   app.add_option("--settings", arguments.settings, "options of gapless, key:value,...");
   app.add_option("--costs", arguments.costs, "cost profile: a100, desktop, free or a file");
   app.add_option("--iterations", arguments.iterations, "iterations, of which 4 are warm-up");
+  app.add_option("--layers", arguments.layers, "layers of the models trained (default: 24)")
+      ->check(CLI::Range(2, 1000));
   app.add_option("--headroom", arguments.headroom, "capacity, in percent above peak live");
   app.add_option("--json", arguments.json, "write the results to this file too");
   CLI11_PARSE(app, count, words);

@@ -162,6 +162,13 @@ Status DeviceAllocator::set_pool_no_split(PoolId id, bool no_split) {
   return Status::ok;
 }
 
+std::uint64_t DeviceAllocator::reserved_beside(const DeviceHeap& heap) const {
+  std::uint64_t bytes = main_.heap.reserved_bytes();
+  for (const auto& [pool, sourced] : sourced_) bytes += sourced->arena.heap.reserved_bytes();
+  for (const auto& sourced : spent_) bytes += sourced->arena.heap.reserved_bytes();
+  return bytes - heap.reserved_bytes();
+}
+
 Status DeviceAllocator::set_pool_source(PoolId id, PoolSource source) {
   const std::scoped_lock lock(lock_);
   const PrivatePool* const pool = pools_.find(id);
@@ -169,8 +176,12 @@ Status DeviceAllocator::set_pool_source(PoolId id, PoolSource source) {
       sourced_.contains(pool->index) || pool->has_memory) {
     return Status::invalid_argument;
   }
-  sourced_[pool->index] =
+  auto& sourced = sourced_[pool->index];
+  sourced =
       std::make_unique<SourcedArena>(driver_, device_, properties_, options_, std::move(source));
+  DeviceHeap& heap = sourced->arena.heap;
+  heap.set_limit_bytes(main_.heap.limit_bytes());
+  heap.set_reserved_elsewhere([this, &heap] { return reserved_beside(heap); });
   return Status::ok;
 }
 

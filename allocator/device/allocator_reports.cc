@@ -152,7 +152,7 @@ Status DeviceAllocator::trim_pool(PoolId id) {
 
 void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
   const std::scoped_lock lock(lock_);
-  main_.heap.set_limit_bytes(bytes);
+  for_each_arena([bytes](Arena& arena) { arena.heap.set_limit_bytes(bytes); });
 }
 
 void DeviceAllocator::set_soft_limit_bytes(std::uint64_t bytes) {

@@ -17,7 +17,9 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
       options_(options),
       main_(driver, device, properties, options),
       watches_frees_(options.soft_limit != UINT64_MAX),
-      deferred_(driver) {}
+      deferred_(driver) {
+  main_.heap.set_reserved_elsewhere([this] { return reserved_beside(main_.heap); });
+}
 
 DeviceAllocator::~DeviceAllocator() {
   for_each_arena([](Arena& arena) {

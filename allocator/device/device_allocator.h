@@ -329,6 +329,8 @@ class DeviceAllocator {
     f(main_);
     for (const auto& [pool, sourced] : sourced_) f(std::as_const(sourced->arena));
   }
+  /// What all other heaps reserve, which the limit counts too.
+  [[nodiscard]] std::uint64_t reserved_beside(const DeviceHeap& heap) const;
   /// A live block, wherever it is; id 0: no such address.
   struct Found {
     Arena* arena;

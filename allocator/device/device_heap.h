@@ -173,6 +173,10 @@ class DeviceHeap {
     physical_.set_limit_bytes(bytes);
     ceiling_pages_ = UINT64_MAX;
   }
+  /// What other heaps reserve of the device under the same limit.
+  void set_reserved_elsewhere(std::function<std::uint64_t()> bytes) {
+    physical_.set_reserved_elsewhere(std::move(bytes));
+  }
   /// Whether so much of the device stays free for others (option headroom).
   void keep_headroom(bool keep) { physical_.set_headroom_bytes(keep ? options_.headroom : 0); }
   [[nodiscard]] std::uint64_t page_bytes() const { return page_bytes_; }

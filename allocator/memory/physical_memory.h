@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "allocator/driver/driver.h"
@@ -35,9 +37,14 @@ class PhysicalMemory {
   [[nodiscard]] bool is_on_host(MemHandle handle) const { return on_host_.contains(handle); }
   [[nodiscard]] std::uint64_t limit_bytes() const { return limit_bytes_; }
   void set_limit_bytes(std::uint64_t limit) { limit_bytes_ = limit; }
+  /// What others have of the device that count against the same limit.
+  void set_reserved_elsewhere(std::function<std::uint64_t()> bytes) {
+    elsewhere_bytes_ = std::move(bytes);
+  }
   /// Whether `count` more pages stay within the limit.
   [[nodiscard]] bool within_limit(std::uint64_t count) const {
-    return reserved_bytes() + count * page_bytes_ <= limit_bytes_;
+    const std::uint64_t elsewhere = elsewhere_bytes_ ? elsewhere_bytes_() : 0;
+    return elsewhere + reserved_bytes() + count * page_bytes_ <= limit_bytes_;
   }
 
   /// Leaves so much of the device free.
@@ -67,6 +74,7 @@ class PhysicalMemory {
   std::uint64_t page_bytes_;
   ShareType share_;
   std::uint64_t limit_bytes_ = UINT64_MAX;
+  std::function<std::uint64_t()> elsewhere_bytes_;
   std::uint64_t headroom_bytes_ = 0;
   std::uint64_t live_ = 0;
   std::uint64_t created_ = 0;

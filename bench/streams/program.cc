@@ -69,31 +69,29 @@ class Writer {
   StreamProgram& program_;
 };
 
-std::vector<std::uint64_t> layer_bytes(std::mt19937_64& random, int layers, std::uint64_t low,
-                                       std::uint64_t high) {
+std::vector<std::uint64_t> layer_bytes(std::mt19937_64& random, std::uint32_t layers,
+                                       std::uint64_t low, std::uint64_t high) {
   std::vector<std::uint64_t> bytes;
   std::uniform_int_distribution<std::uint64_t> size(low / 512, high / 512);
-  bytes.reserve(static_cast<std::size_t>(layers));
-  for (int i = 0; i < layers; ++i) bytes.push_back(size(random) * 512);
+  bytes.reserve(layers);
+  for (std::uint32_t i = 0; i < layers; ++i) bytes.push_back(size(random) * 512);
   return bytes;
 }
-
-constexpr int kLayers = 24;
 
 // Activations go to the host in the forward pass, and come back before the backward pass wants
 // them: `depth` layers ahead. Stream 0 computes; the side streams share the copies, the last one
 // of two or more takes those to the host.
-void offload(Writer& write, std::mt19937_64& random, int iterations, std::uint32_t sides,
-             std::uint32_t depth, bool synchronized) {
-  const auto bytes = layer_bytes(random, kLayers, 32 * MiB, 96 * MiB);
+void offload(Writer& write, std::mt19937_64& random, int iterations, std::uint32_t layers,
+             std::uint32_t sides, std::uint32_t depth, bool synchronized) {
+  const auto bytes = layer_bytes(random, layers, 32 * MiB, 96 * MiB);
   const std::uint32_t backs = sides > 1 ? sides - 1 : 1;
   const std::uint32_t out = sides > 1 ? sides : 1;
   std::vector<std::uint32_t> weights;
-  weights.reserve(kLayers);
-  for (int i = 0; i < kLayers; ++i) weights.push_back(write.alloc(16 * MiB, 0));
+  weights.reserve(layers);
+  for (std::uint32_t i = 0; i < layers; ++i) weights.push_back(write.alloc(16 * MiB, 0));
   for (int step = 0; step < iterations; ++step) {
     write.iteration();
-    for (std::uint32_t i = 0; i < kLayers; ++i) {
+    for (std::uint32_t i = 0; i < layers; ++i) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kLinkBytesPerNs) * 9 / 8;
       const std::uint32_t saved = write.alloc(bytes[i], 0);
       write.temporaries(0, bytes[i] / 2, compute_ns / 2, 3);
@@ -110,9 +108,9 @@ void offload(Writer& write, std::mt19937_64& random, int iterations, std::uint32
       write.work(side, ns_for(bytes[i], kLinkBytesPerNs), {block});
       fetched.emplace_back(block, write.record(side));
     };
-    std::uint32_t next = kLayers;
-    while (next > 0 && kLayers - next < depth) fetch(--next);
-    for (std::uint32_t i = kLayers; i-- > 0;) {
+    std::uint32_t next = layers;
+    while (next > 0 && layers - next < depth) fetch(--next);
+    for (std::uint32_t i = layers; i-- > 0;) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kLinkBytesPerNs) * 9 / 4;
       if (next > 0) fetch(--next);
       const auto [block, event] = fetched.front();
@@ -137,13 +135,13 @@ enum class Sharded : std::uint8_t { recorded, limited, ordered };
 // host waits before it gathers the third layer ahead; `ordered`: the gather waits for the use
 // instead. All layers have one size, as a transformer's have: gathering one takes a little less
 // time than using the one before it.
-void sharded(Writer& write, int iterations, Sharded style) {
+void sharded(Writer& write, int iterations, std::uint32_t layers, Sharded style) {
   constexpr std::uint32_t kGather = 1;
   constexpr std::uint32_t kReduce = 2;
-  const std::vector<std::uint64_t> bytes(kLayers, 97 * MiB + 512);
+  const std::vector<std::uint64_t> bytes(layers, 97 * MiB + 512);
   std::vector<std::uint32_t> shards;
-  shards.reserve(kLayers);
-  for (int i = 0; i < kLayers; ++i) shards.push_back(write.alloc(bytes[i] / 8 * 3, 0));
+  shards.reserve(layers);
+  for (std::uint32_t i = 0; i < layers; ++i) shards.push_back(write.alloc(bytes[i] / 8 * 3, 0));
   std::deque<std::uint32_t> used;
   struct Gathered {
     std::uint32_t block;
@@ -171,18 +169,18 @@ void sharded(Writer& write, int iterations, Sharded style) {
     write.iteration();
     std::vector<std::uint32_t> activations;
     Gathered ahead = gather(0);
-    for (std::uint32_t i = 0; i < kLayers; ++i) {
+    for (std::uint32_t i = 0; i < layers; ++i) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kFabricBytesPerNs) * 5 / 4;
       const auto [block, there] = ahead;
-      if (i + 1 < kLayers) ahead = gather(i + 1);
+      if (i + 1 < layers) ahead = gather(i + 1);
       write.wait(0, there);
       activations.push_back(write.alloc(24 * MiB, 0));
       write.temporaries(0, 48 * MiB, compute_ns / 2, 3);
       write.work(0, compute_ns / 2, {block, activations.back()});
       drop(block);
     }
-    ahead = gather(kLayers - 1);
-    for (std::uint32_t i = kLayers; i-- > 0;) {
+    ahead = gather(layers - 1);
+    for (std::uint32_t i = layers; i-- > 0;) {
       const std::uint64_t compute_ns = ns_for(bytes[i], kFabricBytesPerNs) * 5 / 2;
       const auto [block, there] = ahead;
       if (i > 0) ahead = gather(i - 1);
@@ -311,7 +309,7 @@ StreamProgram stream_program(const std::string& name, const StreamProgramOptions
     serve(write, random, options.iterations, serving[0]);
   } else if (name.starts_with("fsdp-")) {
     program.streams = 3;
-    sharded(write, options.iterations,
+    sharded(write, options.iterations, options.layers,
             name == "fsdp-recorded"  ? Sharded::recorded
             : name == "fsdp-limited" ? Sharded::limited
                                      : Sharded::ordered);
@@ -319,7 +317,8 @@ StreamProgram stream_program(const std::string& name, const StreamProgramOptions
     const bool synchronized = name.starts_with("offload-sync-");
     const auto shape = numbers_after(name, synchronized ? "offload-sync-" : "offload-");
     program.streams = shape.at(0) + 1;
-    offload(write, random, options.iterations, shape.at(0), shape.at(1), synchronized);
+    offload(write, random, options.iterations, options.layers, shape.at(0), shape.at(1),
+            synchronized);
   }
   return program;
 }

@@ -48,6 +48,7 @@ struct StreamProgram {
 
 struct StreamProgramOptions {
   int iterations = 12;
+  std::uint32_t layers = 24;  // of a model, where the program has one
   std::uint64_t seed = 1;
 };
 

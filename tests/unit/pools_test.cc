@@ -367,6 +367,33 @@ TEST_F(PoolsTest, BlocksOfANoSplitPoolShareNoPage) {
   release(kPool);
 }
 
+TEST_F(PoolsTest, TheLimitCountsTheUsersOwnAllocatorToo) {
+  start({.capacity = 64 * MiB, .settings = "limit:16MiB"});
+  const PoolSource source{
+      [&](std::uint64_t bytes) {
+        DeviceAddress address = 0;
+        return gpu->mem_alloc(0, bytes, address) == DriverStatus::ok ? address : 0;
+      },
+      [&](DeviceAddress address, std::uint64_t /*bytes*/) { gpu->mem_free(0, address); }};
+  EXPECT_EQ(allocator->retain_pool(kPool), Status::ok);
+  EXPECT_EQ(allocator->set_pool_source(kPool, source), Status::ok);
+  const DeviceAddress general = alloc(8 * MiB);
+  begin(kPool);
+  const DeviceAddress own = alloc(6 * MiB);
+  EXPECT_EQ(try_alloc(4 * MiB), Status::out_of_memory);
+  end(kPool);
+  EXPECT_EQ(try_alloc(4 * MiB), Status::out_of_memory);
+  EXPECT_EQ(reserved(), 14 * MiB);
+  allocator->set_limit_bytes(24 * MiB);
+  begin(kPool);
+  const DeviceAddress more = alloc(4 * MiB);
+  end(kPool);
+  const DeviceAddress last = alloc(6 * MiB);
+  EXPECT_EQ(reserved(), 24 * MiB);
+  for (const DeviceAddress address : {general, own, more, last}) free(address);
+  for (int i = 0; i < 3; ++i) release(kPool);
+}
+
 TEST_F(PoolsTest, APoolMayStandOnTheUsersOwnAllocator) {
   start({.capacity = 64 * MiB});
   std::map<DeviceAddress, std::uint64_t> given;
