@@ -60,18 +60,15 @@ Status DeviceAllocator::unshare(DeviceAddress address) {
 DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, SharedBlock& shared) {
   SharedBlock made;
   made.type = arena.heap.share();
-  made.page_bytes = arena.heap.page_bytes();
   made.bytes = arena.heap.blocks()[id].size * kUnitBytes;
-  std::vector<MemHandle> handles;
-  arena.heap.handles_of(id, handles, made.offset_bytes);
-  for (const MemHandle handle : handles) {
-    SharedHandle page;
-    const DriverStatus status = driver_.mem_export(handle, made.type, page);
+  for (const MemoryPiece& piece : arena.heap.pieces_of(id, made.offset_bytes)) {
+    SharedPiece shared_piece{{}, piece.bytes};
+    const DriverStatus status = driver_.mem_export(piece.handle, made.type, shared_piece.handle);
     if (status != DriverStatus::ok) {
       close_descriptors(made);
       return status;
     }
-    made.pages.push_back(page);
+    made.pieces.push_back(shared_piece);
   }
   shared = std::move(made);
   return DriverStatus::ok;

@@ -50,8 +50,8 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       home_(blocks_, page_units_,
             home_pages(properties, spill_of(properties, options), page_bytes_)),
       streams_(driver, device),
-      physical_(driver, device, page_bytes_, share_of(properties, options)),
-      home_space_(driver, device, page_bytes_, std::uint64_t{home_.max_pages()} * page_bytes_),
+      physical_(driver, device, share_of(properties, options)),
+      home_space_(driver, device, std::uint64_t{home_.max_pages()} * page_bytes_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0),
@@ -185,25 +185,29 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   PageId comfort = 0;
   while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
     ++comfort;
+  const auto plan_again = [&] { return mapper_.plan(size, reach); };
+  const auto repair_again = [&] {
+    return mapper_.plan_repair_again(size, reach, plan.calls).value_or(plan_again());
+  };
   WindowSpot spot;
   if (const auto repair = mapper_.plan_repair(size, reach, plan, comfort, demand.volume_bytes)) {
-    last_driver_status_ = map_window(*repair, size, owner, spot);
+    last_driver_status_ = map_window(*repair, repair_again, size, owner, spot);
     if (last_driver_status_ == DriverStatus::ok) return in_window(spot, owner);
-    plan = mapper_.plan(size, reach);  // places of the window may be gone
+    plan = plan_again();  // places of the window may be gone
   }
-  last_driver_status_ = map_window(std::move(plan), size, owner, spot);
+  last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
   return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
 }
 
 DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
   // New memory joins the hole before it, whose ever that is.
-  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach));
+  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach), pairs_for(size));
   if (last_driver_status_ != DriverStatus::ok) return failure();
   return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
-  return device_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages);
+  return device_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages * page_bytes_);
 }
 
 DeviceHeap::Placed DeviceHeap::failure() const {
@@ -218,36 +222,36 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
 
 // --- windows -----------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::create_missing(WindowPlan& plan, Owner owner,
-                                        std::vector<PageRange>& added, bool on_host) {
-  auto fill = plan.fills.begin();
+DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, bool pairs, bool on_host,
+                                      std::vector<PageRange>& added) {
   bool spills = false;
-  for (PageId left = plan.missing; left != 0;) {
+  while (count != 0) {
     // Before the host's, what the device still has, page by page.
-    const auto run = home_.absent_run(on_host && !spills ? 1 : left);
+    const auto run = home_.absent_run(on_host && !spills ? 1 : count);
     if (!run) return DriverStatus::out_of_memory;
     if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
-    const DriverStatus status =
-        spills ? grow(*run, owner_in_pool(owner, kSpillPool), true) : grow(*run, owner);
+    const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), pairs, true)
+                                       : grow(*run, owner, pairs);
     if (status == DriverStatus::out_of_memory && on_host && !spills) {
       spills = true;
       continue;
     }
     if (status != DriverStatus::ok) return status;
     added.push_back(*run);
-    for (PageId i = 0; i < run->count; ++i) {
-      while (fill->page != kNoPage) ++fill;
-      fill->page = run->first + i;
-    }
-    left -= run->count;
+    count -= run->count;
   }
   return DriverStatus::ok;
 }
 
-DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot,
-                                    bool on_host) {
+DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again,
+                                    Unit size, Owner owner, WindowSpot& spot, bool on_host) {
   std::vector<PageRange> added;
-  DriverStatus status = create_missing(plan, owner, added, on_host);
+  DriverStatus status = DriverStatus::ok;
+  if (plan.missing != 0) {
+    status = create_pages(plan.missing, owner, pairs_for(size), on_host, added);
+    if (status == DriverStatus::ok) plan = plan_again();
+    if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
+  }
   if (status == DriverStatus::ok) status = mapper_.map(plan, page_handle_, size, spot);
   if (status != DriverStatus::ok) {
     for (const PageRange& run : added) ungrow(run);
@@ -257,20 +261,23 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, Owner owner, Win
 
 // --- what there is ------------------------------------------------------------------------------
 
-void DeviceHeap::handles_of(BlockId id, std::vector<MemHandle>& handles,
-                            std::uint64_t& offset) const {
+std::vector<MemoryPiece> DeviceHeap::pieces_of(BlockId id, std::uint64_t& offset_bytes) const {
   const Block& block = blocks_[id];
   std::vector<UnitRange> ranges = {{block.begin, block.size}};
   if (block.state == BlockState::window) {
     ranges = mapper_.windows().home_ranges({block.prev, block.begin, block.size});
   }
-  offset = std::uint64_t{ranges.front().begin & (page_units_ - 1)} * kUnitBytes;
+  const Frames& frames = home_.frames();
+  const Unit first_frame = frames.begin(ranges.front().begin >> page_shift_) << page_shift_;
+  offset_bytes = std::uint64_t{ranges.front().begin - first_frame} * kUnitBytes;
+  std::vector<MemoryPiece> pieces;
   for (const UnitRange& range : ranges) {
-    const PageId last = (range.begin + range.size - 1) >> page_shift_;
-    for (PageId page = range.begin >> page_shift_; page <= last; ++page) {
-      handles.push_back(page_handle_[page]);
-    }
+    const PageId first = frames.begin(range.begin >> page_shift_);
+    const PageId last = frames.end((range.begin + range.size - 1) >> page_shift_);
+    const auto more = pieces_of(PageRange{first, last - first});
+    pieces.insert(pieces.end(), more.begin(), more.end());
   }
+  return pieces;
 }
 
 std::uint64_t DeviceHeap::largest_request(Owner owner) const {
@@ -297,9 +304,9 @@ void DeviceHeap::validate() const {
   check(mapped == windows().mapped_pages(), "mapped pages do not add up");
   if (!vmm_) return;
   for (PageId page = 0; page < home_.max_pages(); ++page) {
-    const bool asleep = std::any_of(asleep_.begin(), asleep_.end(), [page](const auto& pool) {
-      const std::vector<PageId>& pages = pool.second.pages;
-      return std::binary_search(pages.begin(), pages.end(), page);
+    const bool asleep = std::any_of(asleep_.begin(), asleep_.end(), [&](const auto& pool) {
+      const std::vector<PageId>& frames = pool.second.frames;
+      return std::binary_search(frames.begin(), frames.end(), home_.frames().begin(page));
     });
     check(home_.is_present(page) == (page_handle_[page] != 0 || asleep), "a page without a handle");
   }

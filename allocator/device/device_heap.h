@@ -138,8 +138,9 @@ class DeviceHeap {
 
   /// How memory may be given to them; none where it may not.
   [[nodiscard]] ShareType share() const { return vmm_ ? physical_.share() : ShareType::none; }
-  /// The handles behind a live block, and where in the first of them it begins.
-  void handles_of(BlockId block, std::vector<MemHandle>& handles, std::uint64_t& offset) const;
+  /// The physical memory behind a live block, and where in the first piece it begins.
+  [[nodiscard]] std::vector<MemoryPiece> pieces_of(BlockId block,
+                                                   std::uint64_t& offset_bytes) const;
 
   /// The block is free again; `owner` used it.
   void free(BlockId block, Owner owner) {
@@ -246,8 +247,6 @@ class DeviceHeap {
   [[nodiscard]] bool may_spill(std::uint64_t pages) const {
     return physical_.host_bytes() + pages * page_bytes_ <= spill_bytes_;
   }
-  /// Pages that the plan lacks: those that are free in host memory.
-  void fill_from_spill(WindowPlan& plan) const;
   /// Gives host memory back that is wholly free; the device must be idle. False where the driver
   /// refused.
   bool give_back_spilled();
@@ -261,11 +260,11 @@ class DeviceHeap {
   // --- asleep (sleep.cc) ------------------------------------------------------------------------
 
   struct Asleep {
-    std::vector<PageId> pages;  // by address
+    std::vector<PageId> frames;  // by their first pages
     std::vector<WindowPlace> places;
   };
-  [[nodiscard]] std::vector<PageId> pages_only_of(PoolIndex pool,
-                                                  std::span<const BlockId> blocks) const;
+  [[nodiscard]] std::vector<PageId> frames_only_of(PoolIndex pool,
+                                                   std::span<const BlockId> blocks) const;
   /// The pool has no block any more: its pages that are asleep are not there.
   void forget_asleep(PoolIndex pool);
 
@@ -345,15 +344,28 @@ class DeviceHeap {
   /// What to answer after last_driver_status_.
   [[nodiscard]] Placed failure() const;
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
-  DriverStatus grow(PageRange pages, Owner owner, bool on_host = false);
+  /// Whether memory that comes for such a request comes in pairs of pages.
+  [[nodiscard]] bool pairs_for(Unit size) const {
+    const std::uint64_t present = home_.present_pages();
+    return size >= present * page_units_ / kLargeShare &&
+           present * page_bytes_ >= options_.pairs_from;
+  }
+  DriverStatus grow(PageRange pages, Owner owner, bool pairs, bool on_host = false);
+  /// Memory at the addresses of absent pages.
+  DriverStatus create_and_map(PageRange pages, bool on_host);
   DriverStatus grow_plain(PageRange pages, Owner owner);
+  /// The frames of a range of pages, with their handles where they have any.
+  [[nodiscard]] std::vector<MemoryPiece> pieces_of(PageRange pages) const;
+  /// From that page on, these are the home's frames.
+  void note_pieces(PageId first, std::span<const MemoryPiece> pieces);
   void ungrow(PageRange pages);
-  /// Creates the pages the plan lacks and carries it out; `spot` is where the request goes.
-  DriverStatus map_window(WindowPlan plan, Unit size, Owner owner, WindowSpot& spot,
-                          bool on_host = false);
-  /// Creates the pages the plan lacks; those created are in `added`, also after a failure.
-  DriverStatus create_missing(WindowPlan& plan, Owner owner, std::vector<PageRange>& added,
-                              bool on_host);
+  /// Carries a plan out; `spot` is where the request goes. Where it lacks pages they are created,
+  /// and what plan_again() says then is carried out.
+  DriverStatus map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
+                          Owner owner, WindowSpot& spot, bool on_host = false);
+  /// Creates so many pages; those created are in `added`, also after a failure.
+  DriverStatus create_pages(PageId count, Owner owner, bool pairs, bool on_host,
+                            std::vector<PageRange>& added);
 
   /// All that was freed belongs to anyone from now on.
   void settle_all();
@@ -378,7 +390,7 @@ class DeviceHeap {
   AddressSpace home_space_;
   WindowMapper mapper_;
   std::vector<DeviceAddress> page_address_;  // by page of the home
-  std::vector<MemHandle> page_handle_;       // by page of the home
+  std::vector<MemHandle> page_handle_;       // by page of the home: its frame's
   std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
   // By stream: units freed since its last event and not used again by itself, and its largest
   // request.

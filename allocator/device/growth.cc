@@ -12,9 +12,23 @@ namespace gapless {
 
 // --- growth ------------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool on_host) {
+DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool pairs, bool on_host) {
   if (!vmm_) return grow_plain(pages, owner);
-  std::vector<MemHandle> handles(pages.count, 0);
+  if (pairs) home_.pair_absent(pages);
+  const DriverStatus status = create_and_map(pages, on_host);
+  if (status != DriverStatus::ok) {
+    home_.separate_absent(pages);
+    return status;
+  }
+  home_.add_pages(pages, owner, kNeverUsed);
+  if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
+  ++home_growths_;
+  note_mapping(true, pages);
+  return status;
+}
+
+DriverStatus DeviceHeap::create_and_map(PageRange pages, bool on_host) {
+  std::vector<MemoryPiece> pieces = pieces_of(pages);
   if (page_address_[0] == 0) {  // the first page of all: the home needs its addresses
     DeviceAddress base = 0;
     const DriverStatus status =
@@ -29,29 +43,25 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool on_host) {
       !home_space_.clear_leftovers()) {
     return DriverStatus::unknown;
   }
-  DriverStatus status = on_host ? physical_.create_on_host(handles) : physical_.create(handles);
+  DriverStatus status = on_host ? physical_.create_on_host(pieces) : physical_.create(pieces);
   if (status != DriverStatus::ok) {
     const bool full = status == DriverStatus::out_of_memory && !on_host;
-    if (full && physical_.within_limit(pages.count)) {
+    if (full && physical_.within_limit(pages.count * page_bytes_)) {
       ceiling_pages_ = device_pages() + pages.count - 1;
     }
     return status;
   }
-  status = home_space_.map(address, handles);
+  status = home_space_.map(address, pieces);
   if (status != DriverStatus::ok) {
-    physical_.release(handles);
+    physical_.release(pieces);
     return status;
   }
-  std::copy(handles.begin(), handles.end(), page_handle_.begin() + pages.first);
-  home_.add_pages(pages, owner, kNeverUsed);
-  if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
-  ++home_growths_;
-  note_mapping(true, pages);
+  note_pieces(pages.first, pieces);
   return DriverStatus::ok;
 }
 
 DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
-  if (!physical_.within_limit(home_.present_pages() + pages.count)) {
+  if (!physical_.within_limit((home_.present_pages() + pages.count) * page_bytes_)) {
     return DriverStatus::out_of_memory;
   }
   DeviceAddress address = 0;
@@ -70,10 +80,28 @@ DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
 void DeviceHeap::ungrow(PageRange pages) {
   const DeviceAddress address = page_address_[pages.first];
   if (home_space_.unmap(address, pages.count * page_bytes_) != DriverStatus::ok) return;
+  const std::vector<MemoryPiece> pieces = pieces_of(pages);
   home_.remove_pages(pages);
   note_mapping(false, pages);
-  physical_.release(std::span(page_handle_).subspan(pages.first, pages.count));
+  physical_.release(pieces);
   std::fill_n(page_handle_.begin() + pages.first, pages.count, MemHandle{0});
+}
+
+std::vector<MemoryPiece> DeviceHeap::pieces_of(PageRange pages) const {
+  std::vector<MemoryPiece> pieces;
+  for (PageId page = pages.first; page < pages.first + pages.count;
+       page = home_.frames().end(page)) {
+    pieces.push_back({home_.frames().pages(page) * page_bytes_, page_handle_[page]});
+  }
+  return pieces;
+}
+
+void DeviceHeap::note_pieces(PageId first, std::span<const MemoryPiece> pieces) {
+  for (const MemoryPiece& piece : pieces) {
+    for (const PageId end = home_.frames().end(first); first < end; ++first) {
+      page_handle_[first] = piece.handle;
+    }
+  }
 }
 
 std::uint64_t DeviceHeap::reserved_bytes() const {
@@ -137,7 +165,9 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
     const auto count =
         static_cast<PageId>(std::min<std::uint64_t>(run->count, div_up(over, page_bytes_)));
     if (count == 0) break;
-    const PageRange leaving{run->first + run->count - count, count};
+    const PageId end = run->first + run->count;
+    const PageId first = home_.frames().begin(end - count);
+    const PageRange leaving{first, end - first};
     if (!mapper_.drop_pages(leaving)) {
       refused = true;
       continue;

@@ -100,7 +100,8 @@ DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner ge
     WindowPlan plan = mapper_.plan_whole_pages(size, everyones);
     if (!growth || plan.missing < growth->count) {
       WindowSpot spot;
-      last_driver_status_ = map_window(std::move(plan), size, owner, spot);
+      const auto plan_again = [&] { return mapper_.plan_whole_pages(size, everyones); };
+      last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
       return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
     }
   }
@@ -120,7 +121,7 @@ DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
   const WindowPlan plan = mapper_.plan(size, reach);
   if (plan.missing != 0) return {Status::out_of_memory, 0, 0};
   WindowSpot spot;
-  last_driver_status_ = map_window(plan, size, reach.owner, spot);
+  last_driver_status_ = map_window(plan, {}, size, reach.owner, spot);
   return last_driver_status_ == DriverStatus::ok ? in_window(spot, reach.owner) : failure();
 }
 

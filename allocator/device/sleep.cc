@@ -13,8 +13,8 @@
 
 namespace gapless {
 
-std::vector<PageId> DeviceHeap::pages_only_of(PoolIndex pool,
-                                              std::span<const BlockId> blocks) const {
+std::vector<PageId> DeviceHeap::frames_only_of(PoolIndex pool,
+                                               std::span<const BlockId> blocks) const {
   std::vector<Unit> units(home_.max_pages(), 0);
   const auto add = [&](const Block& block) {
     for (Unit at = block.begin; at < block.end();) {
@@ -36,8 +36,11 @@ std::vector<PageId> DeviceHeap::pages_only_of(PoolIndex pool,
     if (free && streams_.sets().pool_of(block.owner) == pool) add(block);
   });
   std::vector<PageId> pages;
-  for (PageId page = 0; page < units.size(); ++page) {
-    if (units[page] == page_units_) pages.push_back(page);
+  const Frames& frames = home_.frames();
+  for (PageId page = 0; page < units.size(); page = frames.end(page)) {
+    const auto is_full = [&](Unit used) { return used == page_units_; };
+    const auto begin = units.begin() + page;
+    if (std::all_of(begin, begin + frames.pages(page), is_full)) pages.push_back(page);
   }
   return pages;
 }
@@ -45,16 +48,19 @@ std::vector<PageId> DeviceHeap::pages_only_of(PoolIndex pool,
 DriverStatus DeviceHeap::sleep(PoolIndex pool, std::span<const BlockId> blocks) {
   if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) return status;
   Asleep& asleep = asleep_[pool];
-  for (const PageId page : pages_only_of(pool, blocks)) {
-    DriverStatus status = mapper_.unmap_page(page, asleep.places);
-    if (status == DriverStatus::ok) status = home_space_.unmap(page_address_[page], page_bytes_);
+  for (const PageId page : frames_only_of(pool, blocks)) {
+    const PageRange frame{page, home_.frames().pages(page)};
+    DriverStatus status = mapper_.unmap_frame(page, asleep.places);
+    if (status == DriverStatus::ok) {
+      status = home_space_.unmap(page_address_[page], frame.count * page_bytes_);
+    }
     if (status != DriverStatus::ok) {
       (void)wake(pool);
       return status;
     }
-    physical_.release({&page_handle_[page], 1});
-    page_handle_[page] = 0;
-    asleep.pages.push_back(page);
+    physical_.release(pieces_of(frame));
+    std::fill_n(page_handle_.begin() + page, frame.count, MemHandle{0});
+    asleep.frames.push_back(page);
   }
   return DriverStatus::ok;
 }
@@ -65,25 +71,30 @@ DriverStatus DeviceHeap::wake(PoolIndex pool) {
   Asleep& asleep = found->second;
   if (!home_space_.clear_leftovers()) return DriverStatus::unknown;
   physical_.retry_releases();
-  std::vector<MemHandle> handles(asleep.pages.size(), 0);
-  if (const DriverStatus status = physical_.create(handles); status != DriverStatus::ok) {
+  std::vector<MemoryPiece> pieces;
+  for (const PageId page : asleep.frames) {
+    pieces.push_back({home_.frames().pages(page) * page_bytes_, 0});
+  }
+  if (const DriverStatus status = physical_.create(pieces); status != DriverStatus::ok) {
     return status;
   }
   // Runs of neighbours: one call to give access for each.
+  const std::vector<PageId>& frames = asleep.frames;
   std::size_t mapped = 0;
   DriverStatus status = DriverStatus::ok;
-  while (mapped < asleep.pages.size() && status == DriverStatus::ok) {
+  while (mapped < frames.size() && status == DriverStatus::ok) {
     std::size_t end = mapped + 1;
-    while (end < asleep.pages.size() && asleep.pages[end] == asleep.pages[end - 1] + 1) ++end;
-    status = home_space_.map(page_address_[asleep.pages[mapped]],
-                             std::span(handles).subspan(mapped, end - mapped));
+    while (end < frames.size() && frames[end] == home_.frames().end(frames[end - 1])) ++end;
+    const auto run = std::span(pieces).subspan(mapped, end - mapped);
+    status = home_space_.map(page_address_[frames[mapped]], run);
     if (status != DriverStatus::ok) break;
-    for (; mapped < end; ++mapped) page_handle_[asleep.pages[mapped]] = handles[mapped];
+    note_pieces(frames[mapped], run);
+    mapped = end;
   }
   // What could not be mapped stays asleep.
-  physical_.release(std::span(handles).subspan(mapped));
-  asleep.pages.erase(asleep.pages.begin(),
-                     asleep.pages.begin() + static_cast<std::ptrdiff_t>(mapped));
+  physical_.release(std::span(pieces).subspan(mapped));
+  asleep.frames.erase(asleep.frames.begin(),
+                      asleep.frames.begin() + static_cast<std::ptrdiff_t>(mapped));
   if (status == DriverStatus::ok) status = mapper_.map_places(asleep.places, page_handle_);
   if (status == DriverStatus::ok) asleep_.erase(found);
   return status;
@@ -91,7 +102,9 @@ DriverStatus DeviceHeap::wake(PoolIndex pool) {
 
 PageId DeviceHeap::pages_asleep() const {
   PageId count = 0;
-  for (const auto& [pool, asleep] : asleep_) count += static_cast<PageId>(asleep.pages.size());
+  for (const auto& [pool, asleep] : asleep_) {
+    for (const PageId page : asleep.frames) count += home_.frames().pages(page);
+  }
   return count;
 }
 
@@ -102,7 +115,9 @@ void DeviceHeap::forget_asleep(PoolIndex pool) {
   for (const WindowPlace& place : found->second.places) {
     mapper_.forget_place(place);
   }
-  for (const PageId page : found->second.pages) home_.remove_pages({page, 1});
+  for (const PageId page : found->second.frames) {
+    home_.remove_pages({page, home_.frames().pages(page)});
+  }
   asleep_.erase(found);
 }
 

@@ -34,33 +34,16 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
   if (fit.hole != 0) return in_hole_of_any(fit, size, owner);
   if (use_windows()) {
     if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
-    WindowPlan plan = mapper_.plan(size, Reach(owner, streams_.now()));
-    fill_from_spill(plan);
+    const auto plan = [&] { return mapper_.plan(size, reach); };
     WindowSpot spot;
-    last_driver_status_ = map_window(std::move(plan), size, owner, spot, true);
+    last_driver_status_ = map_window(plan(), plan, size, owner, spot, true);
     return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();
-  last_driver_status_ = grow(*growth, spilled, true);
+  last_driver_status_ = grow(*growth, spilled, pairs_for(size), true);
   if (last_driver_status_ != DriverStatus::ok) return failure();
   return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
-}
-
-void DeviceHeap::fill_from_spill(WindowPlan& plan) const {
-  std::vector<PageId> free;
-  const Reach all(kAnyone, streams_.now(), kAnyone, kSpillPool);
-  for (const PageRange& run : home_.free_runs(all)) {
-    for (PageId page = run.first; page < run.first + run.count; ++page) {
-      if (is_spilled(page * page_units_)) free.push_back(page);
-    }
-  }
-  for (WindowPlan::Fill& fill : plan.fills) {
-    if (fill.page != kNoPage || free.empty()) continue;
-    fill.page = free.back();
-    free.pop_back();
-    --plan.missing;
-  }
 }
 
 bool DeviceHeap::give_back_spilled() {

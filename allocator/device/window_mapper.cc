@@ -29,7 +29,7 @@ WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t pag
       factor_(options.window_factor),
       windows_(home, options.edge_sharing),
       planner_(home, windows_, blocks, options.edge_sharing),
-      space_(driver, device, page_bytes, kReservationFactor * home.max_pages() * page_bytes) {}
+      space_(driver, device, kReservationFactor * home.max_pages() * page_bytes) {}
 
 void WindowMapper::note_block(const WindowSpot& spot) {
   windows_.at(spot.window).live.push_back({spot.begin, spot.size});
@@ -99,7 +99,7 @@ std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Reach reach,
                                                     const WindowPlan& instead, PageId comfort,
                                                     std::uint64_t volume_bytes) {
   const bool repeats = missed_before(size, volume_bytes);
-  const bool many = windows_.mapped_pages() + instead.fills.size() > most_mapped();
+  const bool many = windows_.mapped_pages() + instead.calls > most_mapped() + 1;
   if ((repeats && !many) || instead.calls <= 2) return {};
   if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();
   auto repair = planner_.plan_repair(size, reach, idle_windows(), instead.calls, comfort);
@@ -157,7 +157,8 @@ DriverStatus WindowMapper::map(const WindowPlan& plan, std::span<const MemHandle
   std::vector<AddressSpace::Mapping> mappings;
   mappings.reserve(plan.fills.size());
   for (const auto& [place, page] : plan.fills) {
-    mappings.push_back({address + place * page_bytes_, handles[page]});
+    if (home_.frames().begin(page) != page) continue;  // with the page before it
+    mappings.push_back({address + place * page_bytes_, frame_of(page, handles)});
   }
   status = space_.map(mappings);
   if (status != DriverStatus::ok) {
@@ -268,14 +269,25 @@ bool WindowMapper::unmap_idle() {
   return done;
 }
 
-DriverStatus WindowMapper::unmap_page(PageId page, std::vector<WindowPlace>& kept) {
+MemoryPiece WindowMapper::frame_of(PageId page, std::span<const MemHandle> handles) const {
+  return {home_.frames().pages(page) * page_bytes_, handles[page]};
+}
+
+void WindowMapper::forget_place(const WindowPlace& place) {
+  for (PageId i = 0; i < home_.frames().pages(place.page); ++i) {
+    windows_.drop_page(place.window, place.place + i);
+  }
+}
+
+DriverStatus WindowMapper::unmap_frame(PageId page, std::vector<WindowPlace>& kept) {
   std::vector<std::pair<WindowPlace, bool>> places;
   windows_.for_each([&](WindowId id, const Window& window) {
     for (std::uint32_t place = 0; place < window.pages.size(); ++place) {
       if (window.pages[place] != page) continue;
       const Unit begin = place * home_.page_units();
+      const Unit end = begin + home_.frames().pages(page) * home_.page_units();
       const bool live = std::any_of(window.live.begin(), window.live.end(), [&](const auto& range) {
-        return range.begin < begin + home_.page_units() && begin < range.begin + range.size;
+        return range.begin < end && begin < range.begin + range.size;
       });
       // A graph may write to any place of a window that is pinned.
       places.push_back({{id, place, page}, live || window.pins != 0});
@@ -283,12 +295,13 @@ DriverStatus WindowMapper::unmap_page(PageId page, std::vector<WindowPlace>& kep
   });
   for (const auto& [place, keeps] : places) {
     const DriverStatus status =
-        space_.unmap(windows_.at(place.window).address + place.place * page_bytes_, page_bytes_);
+        space_.unmap(windows_.at(place.window).address + place.place * page_bytes_,
+                     home_.frames().pages(page) * page_bytes_);
     if (status != DriverStatus::ok) return status;
     if (keeps) {
       kept.push_back(place);
     } else {
-      windows_.drop_page(place.window, place.place);
+      forget_place(place);
     }
   }
   return DriverStatus::ok;
@@ -304,14 +317,15 @@ DriverStatus WindowMapper::map_places(std::vector<WindowPlace>& places,
     // The last run of neighbours, for one call to give access.
     std::size_t first = places.size() - 1;
     while (first > 0 && places[first - 1].window == places[first].window &&
-           places[first - 1].place + 1 == places[first].place) {
+           places[first - 1].place + home_.frames().pages(places[first - 1].page) ==
+               places[first].place) {
       --first;
     }
     std::vector<AddressSpace::Mapping> mappings;
     for (std::size_t i = first; i < places.size(); ++i) {
       const DeviceAddress address =
           windows_.at(places[i].window).address + places[i].place * page_bytes_;
-      mappings.push_back({address, handles[places[i].page]});
+      mappings.push_back({address, frame_of(places[i].page, handles)});
     }
     if (const DriverStatus status = space_.map(mappings); status != DriverStatus::ok) return status;
     places.resize(first);
@@ -320,15 +334,17 @@ DriverStatus WindowMapper::map_places(std::vector<WindowPlace>& places,
 }
 
 bool WindowMapper::drop_pages(PageRange pages) {
-  std::vector<std::pair<WindowId, std::uint32_t>> places;
+  std::vector<WindowPlace> places;
   windows_.for_each([&](WindowId id, const Window& window) {
     for (std::uint32_t place = 0; place < window.pages.size(); ++place) {
       const PageId page = window.pages[place];
-      if (page >= pages.first && page < pages.first + pages.count) places.emplace_back(id, place);
+      const bool leaves = page >= pages.first && page < pages.first + pages.count;
+      if (leaves && home_.frames().begin(page) == page) places.push_back({id, place, page});
     }
   });
-  return std::all_of(places.begin(), places.end(), [&](const auto& found) {
-    return unmap_places(found.first, found.second, found.second + 1) == DriverStatus::ok;
+  return std::all_of(places.begin(), places.end(), [&](const WindowPlace& at) {
+    const std::uint32_t end = at.place + home_.frames().pages(at.page);
+    return unmap_places(at.window, at.place, end) == DriverStatus::ok;
   });
 }
 

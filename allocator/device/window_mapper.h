@@ -40,7 +40,7 @@ struct WindowCounters {
   std::uint64_t evicted = 0;
 };
 
-/// A place of a window, and the page that belongs there.
+/// A place of a window, and the frame, by its first page, that belongs there.
 struct WindowPlace {
   WindowId window = 0;
   std::uint32_t place = 0;
@@ -71,11 +71,16 @@ class WindowMapper {
   }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
   /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever
-  /// allocated.
+  /// allocated. Where it lacks pages, it is planned again when they are there.
   std::optional<WindowPlan> plan_repair(Unit size, Reach reach, const WindowPlan& instead,
                                         PageId comfort, std::uint64_t volume_bytes);
-  /// Carries out a plan that lacks no page. `handles`: of the home's pages. On failure no block is
-  /// affected; places of a repaired window may have lost their pages.
+  /// The repair whose pages have been created.
+  [[nodiscard]] std::optional<WindowPlan> plan_repair_again(Unit size, Reach reach,
+                                                            std::uint32_t calls_below) const {
+    return planner_.plan_repair(size, reach, idle_windows(), calls_below, 0);
+  }
+  /// Carries out a plan that lacks no page. `handles`: by page of the home, its frame's. On failure
+  /// no block is affected; places of a repaired window may have lost their pages.
   DriverStatus map(const WindowPlan& plan, std::span<const MemHandle> handles, Unit size,
                    WindowSpot& spot);
 
@@ -88,13 +93,13 @@ class WindowMapper {
   void pin(WindowId window) { ++windows_.at(window).pins; }
   void unpin(WindowId window) { --windows_.at(window).pins; }
 
-  /// Unmaps a page in all windows; the device must be idle. Places under live blocks keep their
-  /// page and are added to `kept`, for map_places(); the others lose it.
-  DriverStatus unmap_page(PageId page, std::vector<WindowPlace>& kept);
-  /// Maps their pages again; those that are mapped leave the list.
+  /// Unmaps a frame, by its first page, in all windows; the device must be idle. Places under live
+  /// blocks keep it and are added to `kept`, for map_places(); the others lose it.
+  DriverStatus unmap_frame(PageId page, std::vector<WindowPlace>& kept);
+  /// Maps their frames again; those that are mapped leave the list.
   DriverStatus map_places(std::vector<WindowPlace>& places, std::span<const MemHandle> handles);
-  /// That place, which is not mapped, loses its page.
-  void forget_place(const WindowPlace& place) { windows_.drop_page(place.window, place.place); }
+  /// That place, which is not mapped, loses its frame.
+  void forget_place(const WindowPlace& place);
 
   /// Unmaps retired windows whose last use has completed.
   void unmap_retired();
@@ -120,6 +125,8 @@ class WindowMapper {
   [[nodiscard]] std::vector<WindowId> idle_windows() const;
   /// Closes the streams' epochs, if none is pending and enough was mapped since the last time.
   void record_events(bool force);
+  /// A page's frame as physical memory.
+  [[nodiscard]] MemoryPiece frame_of(PageId page, std::span<const MemHandle> handles) const;
   DriverStatus unmap_places(WindowId window, std::uint32_t begin, std::uint32_t end);
   /// Unmaps what a plan wants out of a window.
   DriverStatus clear_places(const WindowPlan& plan);

@@ -11,6 +11,7 @@ Home::Home(BlockTable& blocks, Unit page_units, PageId max_pages)
       page_units_(page_units),
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units))),
       max_pages_(max_pages),
+      frames_(max_pages),
       present_(max_pages),
       mixed_(max_pages),
       starts_(std::size_t{max_pages} + 1, 0),
@@ -40,17 +41,21 @@ Home::Holes& Home::make_holes_of(Owner owner) {
 
 void Home::note_boundary(BlockId id, bool there) {
   const Block& hole = blocks_[id];
-  const PageId boundary = page_up(hole.begin);
+  const PageId page = page_up(hole.begin);
+  const Unit page_at = page << page_shift_;
+  if (hole.end() < page_at) return;  // the usual small hole: inside one page
+  if (hole.size < page_units_) {
+    // Only the begin or only the end of one page?
+    std::uint64_t* sum = nullptr;
+    if (hole.begin == page_at) sum = &prefix_units_;
+    if (hole.end() == page_at) sum = &suffix_units_;
+    if (sum != nullptr) *sum += there ? hole.size : 0 - std::uint64_t{hole.size};
+  }
+  const PageId boundary = frames_.up(page);
   const Unit at = boundary << page_shift_;
-  if (hole.end() < at) return;  // the usual small hole: inside one page
+  if (hole.end() < at) return;
   if (hole.end() > at) starts_[boundary] = there ? id : 0;
   if (hole.begin < at) suffix_[boundary] = there ? id : 0;
-  if (hole.size >= page_units_) return;
-  // Only the begin or only the end of one page?
-  std::uint64_t* sum = nullptr;
-  if (hole.begin == at) sum = &prefix_units_;
-  if (hole.end() == at) sum = &suffix_units_;
-  if (sum != nullptr) *sum += there ? hole.size : 0 - std::uint64_t{hole.size};
 }
 
 void Home::file(BlockId id) {
@@ -93,8 +98,8 @@ void Home::reshape(BlockId id, Unit begin, Unit end) {
 }
 
 void Home::mark_pages(const Block& hole, UnitRange within, bool free) {
-  const PageId begin = std::max(page_up(hole.begin), page_down(within.begin));
-  const PageId end = std::min(page_down(hole.end()), page_up(within.begin + within.size));
+  const PageId begin = std::max(frame_up(hole.begin), frame_down(within.begin));
+  const PageId end = std::min(frame_down(hole.end()), frame_up(within.begin + within.size));
   if (begin >= end) return;
   Bitmap& pages = holes_[hole.owner]->pages;
   if (!page_owner_.empty()) {
@@ -129,8 +134,8 @@ BlockId Home::better_of(BlockId mine, BlockId common) const {
 }
 
 PageId Home::pages_broken(const Block& hole, UnitRange used) const {
-  const PageId begin = std::max(page_up(hole.begin), page_down(used.begin));
-  const PageId end = std::min(page_down(hole.end()), page_up(used.begin + used.size));
+  const PageId begin = std::max(frame_up(hole.begin), frame_down(used.begin));
+  const PageId end = std::min(frame_down(hole.end()), frame_up(used.begin + used.size));
   return end > begin ? end - begin : 0;
 }
 
@@ -147,7 +152,7 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     ++tried;
     // What is whole pages long breaks as few as it can where it begins with one, and is as many
     // whole pages when it is freed.
-    const Unit up = page_up(hole.begin) << page_shift_;
+    const Unit up = frame_up(hole.begin) << page_shift_;
     if ((size & (page_units_ - 1)) == 0 && up + size <= hole.end()) return {id, up};
     for (const Unit begin : {hole.begin, hole.end() - size}) {
       const PageId broken = pages_broken(hole, {begin, size});
@@ -204,8 +209,8 @@ void Home::change_owner(BlockId id, Owner owner, Epoch epoch) {
 void Home::free_elsewhere(BlockId id, Owner owner, Epoch epoch) {
   const Block& block = blocks_[id];
   if (!page_epoch_.empty()) {
-    const auto begin = page_epoch_.begin() + page_down(block.begin);
-    std::fill(begin, page_epoch_.begin() + page_up(block.end()), epoch);
+    const auto begin = page_epoch_.begin() + frame_down(block.begin);
+    std::fill(begin, page_epoch_.begin() + frame_up(block.end()), epoch);
   }
   const BlockId next = block.next;
   const BlockId prev = block.prev;

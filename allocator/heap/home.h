@@ -28,6 +28,7 @@
 
 #include "allocator/base/bitmap.h"
 #include "allocator/heap/block.h"
+#include "allocator/heap/frames.h"
 #include "allocator/heap/size_bins.h"
 
 namespace gapless {
@@ -81,14 +82,18 @@ class Home {
 
   [[nodiscard]] Unit page_units() const { return page_units_; }
   [[nodiscard]] PageId max_pages() const { return max_pages_; }
+  [[nodiscard]] const Frames& frames() const { return frames_; }
   [[nodiscard]] PageId present_pages() const { return present_.count(); }
   [[nodiscard]] bool is_present(PageId page) const { return present_.test(page); }
 
   // --- pages come and go -----------------------------------------------------------------------
 
+  /// Absent pages will come in pairs, where those fit; or singly again.
+  void pair_absent(PageRange pages) { frames_.pair(pages.first, pages.count); }
+  void separate_absent(PageRange pages) { frames_.separate(pages.first, pages.count); }
   /// Absent pages become free memory of `owner`, as if freed in `epoch`.
   void add_pages(PageRange pages, Owner owner, Epoch epoch);
-  /// Wholly free pages become absent.
+  /// Wholly free frames become absent pages.
   void remove_pages(PageRange pages);
   /// Where the fewest new pages would make a hole of `size` units within reach: absent pages beside
   /// a hole the owner may use. The lowest of equals; nothing where there is no room. A barrier
@@ -157,7 +162,9 @@ class Home {
 
   // --- the view by page ------------------------------------------------------------------------
 
-  /// Whether all of the page is free and within reach.
+  // Pages that are wholly free are those of wholly free frames.
+
+  /// Whether all of the page's frame is free and within reach.
   [[nodiscard]] bool is_free(PageId page, Reach reach) const {
     return owned_page(page, reach.anyone) ||
            (reach.owner != kAnyone && owned_page(page, reach.owner)) ||
@@ -168,18 +175,18 @@ class Home {
   [[nodiscard]] PageId free_pages(Reach reach) const;
   /// The runs of wholly free pages, by address.
   [[nodiscard]] std::vector<PageRange> free_runs(Reach reach) const;
-  /// Units free at the end of a page that is not wholly free.
+  /// Units free at the end of a frame that is not wholly free, whose last page that is.
   [[nodiscard]] Unit free_suffix(PageId page, Reach reach) const;
-  /// Units free at the begin of a page that is not wholly free.
+  /// Units free at the begin of a frame that is not wholly free, whose first page that is.
   [[nodiscard]] Unit free_prefix(PageId page, Reach reach) const;
-  /// Whether the part of a hole that lies in that page is within reach.
+  /// Whether the part of a hole that lies in that page's frame is within reach.
   [[nodiscard]] bool is_within(const Block& hole, PageId page, Reach reach) const {
     return usable(hole, reach) ||
            (reach.others_up_to != 0 && may_be_other(hole.owner, reach) &&
             (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
   }
-  /// The hole that contains that unit, which must be free in a page touched by a page boundary's
-  /// hole (a wholly free page, a suffix or a prefix).
+  /// The hole that contains that unit, which must be free in a frame touched by a frame boundary's
+  /// hole (a wholly free frame, a suffix or a prefix).
   [[nodiscard]] BlockId hole_at(Unit unit) const;
   /// The same; 0 where there is none.
   [[nodiscard]] BlockId find_hole(Unit unit) const;
@@ -294,6 +301,9 @@ class Home {
     return static_cast<PageId>((std::uint64_t{unit} + page_units_ - 1) >> page_shift_);
   }
   [[nodiscard]] PageId page_down(Unit unit) const { return unit >> page_shift_; }
+  // The same to whole frames.
+  [[nodiscard]] PageId frame_up(Unit unit) const { return frames_.up(page_up(unit)); }
+  [[nodiscard]] PageId frame_down(Unit unit) const { return frames_.begin(page_down(unit)); }
 
   /// Adds a hole that reaches a page boundary to what is known by page, or takes it away.
   void note_boundary(BlockId hole, bool there);
@@ -334,6 +344,7 @@ class Home {
   Unit page_units_;
   unsigned page_shift_;  // page_units_ == 1 << page_shift_
   PageId max_pages_;
+  Frames frames_;
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
@@ -346,8 +357,8 @@ class Home {
   mutable Bitmap mixed_;
   std::vector<Owner> page_owner_;  // by page: whose hole it is wholly free in, or kNobody
   std::vector<Epoch> page_epoch_;  // by page: when memory in it was freed last; empty: one stream
-  // For each page boundary: the hole whose first boundary it is, if the hole goes on past it
-  // (starts_), and the hole that begins inside the page below and reaches it (suffix_).
+  // For each frame's boundary: the hole whose first boundary it is, if the hole goes on past it
+  // (starts_), and the hole that begins inside the frame below and reaches it (suffix_).
   std::vector<BlockId> starts_;
   std::vector<BlockId> suffix_;
   // The absent blocks, by address.

@@ -40,6 +40,7 @@ void Home::remove_pages(PageRange pages) {
   const UnitRange range{pages.first * page_units_, pages.count * page_units_};
   BlockId id = carve(hole_at(range.begin), range, BlockState::absent);
   present_.clear_range(pages.first, pages.first + pages.count);
+  frames_.separate(pages.first, pages.count);
   const auto place =
       std::lower_bound(absent_.begin(), absent_.end(), range.begin,
                        [&](BlockId absent, Unit begin) { return blocks_[absent].begin < begin; });

@@ -143,8 +143,8 @@ void Home::note_mixed(BlockId id) {
   if (page_epoch_.empty()) return;
   const Block& hole = blocks_[id];
   const auto meets = [&](BlockId other, Unit at) {
-    if (blocks_[other].state == BlockState::hole && at % page_units_ != 0) {
-      mixed_.set(page_down(at));
+    if (blocks_[other].state == BlockState::hole && frame_down(at) * page_units_ != at) {
+      mixed_.set_range(frame_down(at), frame_up(at));
     }
   };
   meets(hole.prev, hole.begin);
@@ -152,13 +152,14 @@ void Home::note_mixed(BlockId id) {
 }
 
 bool Home::mixed_page(PageId page, Reach reach) const {
-  const Unit end = (page + 1) * page_units_;
-  BlockId id = find_hole(page * page_units_);
+  const Unit begin = frames_.begin(page) * page_units_;
+  const Unit end = frames_.end(page) * page_units_;
+  BlockId id = find_hole(begin);
   bool within = true;
-  for (Unit at = page * page_units_; at < end;) {
+  for (Unit at = begin; at < end;) {
     const Block& block = blocks_[id];
     if (id == 0 || block.state != BlockState::hole) {
-      mixed_.clear(page);  // not any more
+      mixed_.clear_range(frames_.begin(page), frames_.end(page));  // not any more
       return false;
     }
     within = within && is_within(block, page, reach);
@@ -222,8 +223,8 @@ Unit Home::free_prefix(PageId page, Reach reach) const {
   }
   if (id == 0) return 0;
   const Block& hole = blocks_[id];
-  if (hole.end() <= at || hole.end() >= at + page_units_ || !is_within(hole, page, reach)) return 0;
-  return hole.end() - at;
+  const bool ends_inside = hole.end() > at && hole.end() < frames_.end(page) * page_units_;
+  return ends_inside && is_within(hole, page, reach) ? hole.end() - at : 0;
 }
 
 BlockId Home::hole_at(Unit unit) const {
@@ -241,23 +242,24 @@ bool Home::is_free(UnitRange range, Reach reach) const {
 }
 
 BlockId Home::find_hole(Unit unit) const {
-  const PageId page = page_down(unit);
+  const PageId frame = frame_down(unit);
+  const PageId above = frames_.end(frame);
   const auto contains = [&](BlockId id) {
     return id != 0 && blocks_[id].begin <= unit && unit < blocks_[id].end();
   };
-  if (const Owner owner = page_owner(page); owner != kNobody) {
-    return starts_[holes_[owner]->pages.run_begin(page)];
+  if (const Owner owner = page_owner(frame); owner != kNobody) {
+    return starts_[holes_[owner]->pages.run_begin(frame)];
   }
-  if (contains(suffix_[page + 1])) return suffix_[page + 1];
-  if (contains(starts_[page])) return starts_[page];
-  if (page > 0) {
-    if (const Owner owner = page_owner(page - 1); owner != kNobody) {
-      const BlockId id = starts_[holes_[owner]->pages.run_begin(page - 1)];
+  if (contains(suffix_[above])) return suffix_[above];
+  if (contains(starts_[frame])) return starts_[frame];
+  if (frame > 0) {
+    if (const Owner owner = page_owner(frame - 1); owner != kNobody) {
+      const BlockId id = starts_[holes_[owner]->pages.run_begin(frame - 1)];
       if (contains(id)) return id;
     }
   }
-  if (mixed_.test(page) && unit != page * page_units_) {
-    BlockId id = find_hole(page * page_units_);
+  if (mixed_.test(frame) && unit != frame * page_units_) {
+    BlockId id = find_hole(frame * page_units_);
     while (blocks_[id].state == BlockState::hole && !contains(id)) id = blocks_[id].next;
     if (blocks_[id].state == BlockState::hole) return id;
   }

@@ -33,21 +33,24 @@ void Home::validate() const {
       absent.push_back(id);
       check(block.begin % page_units_ == 0 && block.size % page_units_ == 0,
             "absent memory is not whole pages");
+      for (PageId page = page_down(block.begin); page < page_down(block.end()); ++page) {
+        check(frames_.pages(page) == 1 && frames_.begin(page) == page, "an absent page is paired");
+      }
       present.clear_range(page_down(block.begin), page_down(block.end()));
     }
     if (block.state == BlockState::hole) {
       check(block.owner < holes_.size() && holes_[block.owner], "an owner nobody knows");
       units[block.owner] += block.size;
       ++counts[block.owner];
-      if (page_up(block.begin) < page_down(block.end())) {
-        pages[block.owner].set_range(page_up(block.begin), page_down(block.end()));
+      const PageId boundary = frame_up(block.begin);
+      if (boundary < frame_down(block.end())) {
+        pages[block.owner].set_range(boundary, frame_down(block.end()));
       }
-      const PageId boundary = page_up(block.begin);
       const Unit at = boundary * page_units_;
       if (block.end() > at) check(starts_[boundary] == id, "a hole missing at its boundary");
       if (block.begin < at && block.end() >= at) check(suffix_[boundary] == id, "a lost suffix");
-      const bool begins = block.begin == at;
-      const bool ends = block.end() == at;
+      const bool begins = block.begin == page_up(block.begin) * page_units_;
+      const bool ends = block.end() == page_up(block.begin) * page_units_;
       if (begins != ends && block.size < page_units_) {
         (begins ? prefix_units : suffix_units) += block.size;
       }

@@ -5,14 +5,13 @@
 #include "allocator/base/bytes.h"
 
 namespace gapless {
-namespace {
 
-// A request for more than this share of all pages is large: it will want long runs again.
-constexpr std::uint64_t kLargeShare = 64;
+bool WindowPlanner::is_edge(const Edges& edges, PageId page) const {
+  return page != kNoPage && ((edges.lead != 0 && frames_.begin(page) == edges.suffix_page) ||
+                             (edges.trail != 0 && frames_.begin(page) == edges.prefix_page));
+}
 
-}  // namespace
-
-// Which partly used pages to begin and end with, so that the fewest wholly free pages are needed
+// Which partly used frames to begin and end with, so that the fewest wholly free pages are needed
 // and, of those choices, the least is left over.
 WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Reach reach, bool with_suffix) const {
   struct Edge {
@@ -24,20 +23,20 @@ WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Reach reach, bool wi
   };
   std::vector<Edge> suffixes = {Edge{}};
   std::vector<Edge> prefixes = {Edge{}};
-  // A page that several owners' holes make up is whole.
+  // A frame that several owners' holes make up is whole.
   const auto is_edge = [&](const Block& hole, PageId page) {
     return home_.is_within(hole, page, reach) && !home_.is_free(page, reach);
   };
   if (edge_sharing_) {
     home_.for_each_hole(reach, [&](BlockId id) {
       const Block& hole = blocks_[id];
-      const auto above = static_cast<PageId>(div_up(hole.begin, page_units_));
+      const PageId above = frames_.up(static_cast<PageId>(div_up(hole.begin, page_units_)));
       const Unit boundary = above * page_units_;
       if (with_suffix && hole.begin < boundary && hole.end() >= boundary &&
           is_edge(hole, above - 1)) {
-        suffixes.push_back({boundary - hole.begin, above - 1});
+        suffixes.push_back({boundary - hole.begin, frames_.begin(above - 1)});
       }
-      const PageId below = hole.end() / page_units_;
+      const PageId below = frames_.begin(hole.end() / page_units_);
       if (hole.end() > below * page_units_ && hole.begin <= below * page_units_ &&
           is_edge(hole, below)) {
         prefixes.push_back({hole.end() - below * page_units_, below});
@@ -75,13 +74,21 @@ WindowPlanner::Edges WindowPlanner::choose_edges(Unit size, Reach reach, bool wi
     const Unit left = best_suffix->units + best_prefix->units - need;
     const bool ends_in_whole_page = best_prefix->units == 0 && whole != 0;
     const Unit trimmed = ends_in_whole_page ? 0 : std::min(left, best_suffix->units);
-    return {best_suffix->page, best_prefix->page, best_suffix->units - trimmed, best_prefix->units,
-            whole};
+    const auto places = [&](const Edge& edge) {
+      return edge.page == kNoPage ? 0 : frames_.pages(edge.page);
+    };
+    return {best_suffix->page,
+            best_prefix->page,
+            best_suffix->units - trimmed,
+            best_prefix->units,
+            whole,
+            places(*best_suffix),
+            places(*best_prefix)};
   }
 }
 
-std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const PageId> except,
-                                                Reach reach) const {
+std::vector<PageId> WindowPlanner::free_frames(PageId count, std::span<const PageId> except,
+                                               Reach reach) const {
   std::vector<PageRange> runs = home_.free_runs(reach);
   // From the shortest runs first: the long runs stay whole for others. A large request takes the
   // longest: what was free in one piece is likelier to be free together again.
@@ -89,17 +96,37 @@ std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const Pa
   std::stable_sort(runs.begin(), runs.end(), [large](const PageRange& a, const PageRange& b) {
     return large ? a.count > b.count : a.count < b.count;
   });
-  std::vector<PageId> taken;
-  taken.reserve(count);
   std::vector<PageId> excluded(except.begin(), except.end());
   std::sort(excluded.begin(), excluded.end());
+  std::vector<PageId> frames;
   for (const PageRange& run : runs) {
-    for (PageId page = run.first; page < run.first + run.count && taken.size() < count; ++page) {
-      if (!std::binary_search(excluded.begin(), excluded.end(), page)) taken.push_back(page);
+    for (PageId page = run.first; page < run.first + run.count; page = frames_.end(page)) {
+      if (!std::binary_search(excluded.begin(), excluded.end(), page)) frames.push_back(page);
     }
   }
+  return frames;
+}
+
+std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const PageId> except,
+                                                Reach reach) const {
+  std::vector<PageId> taken;
+  taken.reserve(count + 1);
+  PageId larger = kNoPage;  // a frame of more pages than are wanted still
+  for (const PageId page : free_frames(count, except, reach)) {
+    if (taken.size() >= count) break;
+    if (frames_.pages(page) <= count - taken.size()) {
+      add_frame(taken, page);
+    } else if (larger == kNoPage) {
+      larger = page;
+    }
+  }
+  if (taken.size() < count && larger != kNoPage) add_frame(taken, larger);
   std::sort(taken.begin(), taken.end());
   return taken;
+}
+
+void WindowPlanner::add_frame(std::vector<PageId>& pages, PageId page) const {
+  for (PageId at = frames_.begin(page); at < frames_.end(page); ++at) pages.push_back(at);
 }
 
 WindowPlan WindowPlanner::plan(Unit size, Reach reach) const {
@@ -108,22 +135,27 @@ WindowPlan WindowPlanner::plan(Unit size, Reach reach) const {
     WindowPlan plan = plan_extension(size, edges, reach);
     if (plan.window) return plan;
   }
-  const Edges edges = choose_edges(size, reach, true);
-  const PageId present = std::min(edges.whole, free);
+  Edges edges = choose_edges(size, reach, true);
   WindowPlan plan;
-  plan.missing = edges.whole - present;
-  std::vector<PageId> pages;
-  if (edges.suffix_page != kNoPage) {
-    pages.push_back(edges.suffix_page);
-    plan.begin = page_units_ - edges.suffix;
-  } else if (edges.prefix_page == kNoPage) {
-    plan.begin = skipped_begin(size);
+  if (edges.whole > free) plan.missing = edges.whole - free;
+  const std::vector<PageId> whole = choose_pages(std::min(edges.whole, free), {}, reach);
+  Unit begin = edges.lead * page_units_ - edges.suffix;
+  if (whole.size() > edges.whole) {
+    // The last frame has a page more: less is needed of the edges, or nothing.
+    const auto inside = static_cast<Unit>(whole.size() * page_units_);
+    const Unit rest = size > inside ? size - inside : 0;
+    const Unit suffix = rest > edges.prefix ? rest - edges.prefix : 0;
+    if (rest == 0) edges.trail = 0;
+    if (suffix == 0) edges.lead = 0;
+    begin = edges.lead * page_units_ - suffix;
   }
-  const std::vector<PageId> whole = choose_pages(present, {}, reach);
+  std::vector<PageId> pages;
+  if (edges.lead != 0) add_frame(pages, edges.suffix_page);
   pages.insert(pages.end(), whole.begin(), whole.end());
-  pages.insert(pages.end(), plan.missing, kNoPage);
-  if (edges.prefix_page != kNoPage) pages.push_back(edges.prefix_page);
+  if (edges.trail != 0) add_frame(pages, edges.prefix_page);
+  plan.begin = edges.lead == 0 && edges.trail == 0 ? skipped_begin(size) : begin;
   fill(plan, 0, pages);
+  plan.calls += plan.missing;
   return plan;
 }
 
@@ -145,129 +177,21 @@ WindowPlan WindowPlanner::plan_extension(Unit size, const Edges& edges, Reach re
   if (tail.pages == 0) return {};
   const Window& window = windows_.at(tail.window);
   const PageId more = edges.whole - tail.pages;
-  const bool prefix = edges.prefix_page != kNoPage;
-  if (window.pages.size() + more + (prefix ? 1 : 0) > window.room) return {};
   // No page may stand twice in a window, or a run could use it twice.
   const auto held = [&](PageId page) {
     return std::find(window.pages.begin(), window.pages.end(), page) != window.pages.end();
   };
-  if (prefix && held(edges.prefix_page)) return {};
+  if (edges.trail != 0 && held(edges.prefix_page)) return {};
   std::vector<PageId> pages = choose_pages(more, window.pages, reach);
-  if (pages.size() != more) return {};
-  if (prefix) pages.push_back(edges.prefix_page);
+  if (pages.size() < more) return {};
+  const bool prefix = edges.trail != 0 && (tail.pages + pages.size()) * page_units_ < size;
+  if (prefix) add_frame(pages, edges.prefix_page);
+  if (window.pages.size() + pages.size() > window.room) return {};
   const auto places = static_cast<std::uint32_t>(window.pages.size());
   WindowPlan plan;
   plan.window = tail.window;
   plan.begin = (places - tail.pages) * page_units_ + (prefix ? 0 : skipped_begin(size));
   fill(plan, places, pages);
-  return plan;
-}
-
-// --- repair --------------------------------------------------------------------------------------
-
-void WindowPlanner::find_run(WindowId id, const Edges& edges, PageId spare, Reach reach,
-                             Run& best) const {
-  const Window& window = windows_.at(id);
-  const auto places = static_cast<std::uint32_t>(window.pages.size());
-  const std::uint32_t length = edges.places();
-  const std::uint32_t lead = edges.suffix_page != kNoPage ? 1 : 0;
-  const std::uint32_t trail = edges.prefix_page != kNoPage ? 1 : 0;
-  const std::uint32_t end = std::min(std::max(window.room, places), places + length);
-  // Sums over the places before each: those that are not free, those that may not change since a
-  // live block of the window lies there, and the begins of runs of used pages.
-  std::vector<std::uint32_t> used(end + 1, 0);
-  std::vector<std::uint32_t> fixed(end + 1, 0);
-  std::vector<std::uint32_t> begins(end + 1, 0);
-  std::vector<bool> unmaps(end + 1, false);
-  for (const UnitRange& range : window.live) {
-    for (Unit at = range.begin / page_units_; at * page_units_ < range.begin + range.size; ++at) {
-      // An edge that must stay where it is cannot serve at another place too.
-      if (edges.has(window.pages[at])) return;
-      fixed[at + 1] = 1;
-    }
-  }
-  std::uint32_t usable = 0;
-  for (std::uint32_t place = 0; place < end; ++place) {
-    const PageId page = place < places ? window.pages[place] : kNoPage;
-    const bool free = page != kNoPage && home_.is_free(page, reach);
-    usable += free ? 1 : 0;
-    unmaps[place] = page != kNoPage && !free;
-    used[place + 1] = used[place] + (free ? 0 : 1);
-    fixed[place + 1] += fixed[place];
-    begins[place + 1] =
-        begins[place] + (unmaps[place] && (place == 0 || !unmaps[place - 1]) ? 1 : 0);
-  }
-  for (std::uint32_t first = 0; first < places && first + length <= end; ++first) {
-    const std::uint32_t after = first + length;
-    if (fixed[after] != fixed[first]) continue;
-    const bool cuts = first != 0 && unmaps[first] && unmaps[first - 1];
-    const std::uint32_t filled = used[after - trail] - used[first + lead];
-    // Pages the window has elsewhere must leave there first: none may stand twice in it.
-    const std::uint32_t moved = filled + usable > spare ? filled + usable - spare : 0;
-    const std::uint32_t unmapped = begins[after] - begins[first] + (cuts ? 1 : 0);
-    const std::uint32_t calls = lead + filled + trail + moved + unmapped + 1;
-    if (calls < best.calls) best = {id, first, calls};
-  }
-}
-
-std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
-                                                     std::span<const WindowId> idle,
-                                                     std::uint32_t calls_below,
-                                                     PageId comfort) const {
-  const PageId free = home_.free_pages(reach);
-  Edges edges;
-  edges.whole = static_cast<PageId>(div_up(size, page_units_));
-  if (edges.whole > free + comfort) edges = choose_edges(size, reach, true);
-  const PageId missing = edges.whole > free ? edges.whole - free : 0;
-  Run best{0, 0, calls_below};
-  for (const WindowId id : idle) find_run(id, edges, free + missing, reach, best);
-  if (best.calls == calls_below) return {};
-  return plan_run(best, size, edges, missing, reach);
-}
-
-WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
-                                   Reach reach) const {
-  const std::vector<PageId>& held = windows_.at(run.window).pages;
-  const std::uint32_t after = run.first + edges.places();
-  const auto is_usable = [&](std::uint32_t place) {
-    return place < held.size() && held[place] != kNoPage && home_.is_free(held[place], reach);
-  };
-  WindowPlan plan;
-  plan.window = run.window;
-  plan.missing = missing;
-  plan.calls = run.calls;
-  plan.begin = run.first * page_units_;
-  std::uint32_t first = run.first;
-  std::uint32_t last = after;
-  if (edges.suffix_page != kNoPage) {
-    plan.begin += page_units_ - edges.suffix;
-    plan.fills.push_back({first++, edges.suffix_page});
-  } else if (edges.prefix_page == kNoPage) {
-    plan.begin += skipped_begin(size);
-  }
-  if (edges.prefix_page != kNoPage) --last;
-  std::vector<std::uint32_t> open;
-  for (std::uint32_t place = first; place < last; ++place) {
-    if (!is_usable(place)) open.push_back(place);
-  }
-  // The ends are exchanged too: free pages there may be used in between.
-  const auto wanted = static_cast<PageId>(open.size()) - missing;
-  std::vector<PageId> pages = choose_pages(wanted, held, reach);
-  const auto in_between = [&](std::uint32_t place) { return place >= first && place < last; };
-  for (std::uint32_t place = 0; place < held.size() && pages.size() < wanted; ++place) {
-    if (in_between(place) || !is_usable(place)) continue;
-    pages.push_back(held[place]);
-    if (place < run.first || place >= after) plan.drops.push_back(place);
-  }
-  pages.resize(open.size(), kNoPage);
-  for (std::size_t i = 0; i < open.size(); ++i) plan.fills.push_back({open[i], pages[i]});
-  if (edges.prefix_page != kNoPage) plan.fills.push_back({last, edges.prefix_page});
-  // Nor may an edge stand twice.
-  for (std::uint32_t place = 0; place < held.size(); ++place) {
-    if (edges.has(held[place]) && (place < run.first || place >= after)) {
-      plan.drops.push_back(place);
-    }
-  }
   return plan;
 }
 

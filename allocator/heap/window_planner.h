@@ -17,6 +17,9 @@
 //   window    [ 3 | 7 | 8 | 12 | 13 ]     a request of four pages; 7 and 8 are in use elsewhere
 //   repaired  [ 3 | 4 | 5 | 12 | 13 ]     unmap, map, map, set access; new, it would be six calls
 //
+// Where pages come in pairs (frames.h), a plan has whole frames, and an edge may be longer than a
+// page. The repairs are in window_repair.cc.
+//
 // Nothing here changes anything; the device layer carries a plan out.
 #pragma once
 
@@ -32,14 +35,14 @@ namespace gapless {
 struct WindowPlan {
   struct Fill {
     std::uint32_t place = 0;
-    PageId page = kNoPage;  // kNoPage: to be created first
+    PageId page = kNoPage;
   };
+  PageId missing = 0;  // pages to be created before there can be a plan; then no more is known
   std::optional<WindowId> window;    // none: a new one
   std::vector<Fill> fills;           // by place; a page that is there now leaves it
   std::vector<std::uint32_t> drops;  // other places of the window that lose their pages, by place
-  PageId missing = 0;                // how many pages are to be created
   Unit begin = 0;                    // where the request begins, in units of the window
-  std::uint32_t calls = 0;           // driver calls this takes, without those for missing pages
+  std::uint32_t calls = 0;           // driver calls this takes, were all frames single pages
 };
 
 class WindowPlanner {
@@ -49,6 +52,7 @@ class WindowPlanner {
       : home_(home),
         windows_(windows),
         blocks_(blocks),
+        frames_(home.frames()),
         page_units_(home.page_units()),
         edge_sharing_(edge_sharing) {}
 
@@ -63,26 +67,32 @@ class WindowPlanner {
                                                       PageId comfort) const;
 
  private:
-  // The free ends and begins of partly used pages that a plan uses, and what it then needs.
+  // The free ends and begins of partly used frames that a plan uses, and what it then needs.
   struct Edges {
-    PageId suffix_page = kNoPage;
+    PageId suffix_page = kNoPage;  // the frame's first
     PageId prefix_page = kNoPage;
     Unit suffix = 0;  // units used of them
     Unit prefix = 0;
-    PageId whole = 0;  // wholly free pages in between
+    PageId whole = 0;         // wholly free pages in between
+    std::uint32_t lead = 0;   // places of the suffix's frame
+    std::uint32_t trail = 0;  // and of the prefix's
 
-    [[nodiscard]] bool has(PageId page) const {
-      return page != kNoPage && (page == suffix_page || page == prefix_page);
-    }
-    [[nodiscard]] std::uint32_t places() const {
-      return whole + (suffix_page != kNoPage ? 1 : 0) + (prefix_page != kNoPage ? 1 : 0);
-    }
+    [[nodiscard]] std::uint32_t places() const { return lead + whole + trail; }
   };
 
   [[nodiscard]] Edges choose_edges(Unit size, Reach reach, bool with_suffix) const;
-  /// `count` wholly free pages, but none of `except`; fewer where there are not that many.
+  /// Whether the page belongs to one of the edges' frames.
+  [[nodiscard]] bool is_edge(const Edges& edges, PageId page) const;
+  /// The first pages of wholly free frames, but none of `except`, those first that a request for
+  /// `count` pages should take.
+  [[nodiscard]] std::vector<PageId> free_frames(PageId count, std::span<const PageId> except,
+                                                Reach reach) const;
+  /// `count` wholly free pages, but none of `except`, and the rest of the last frame; fewer where
+  /// there are not that many.
   [[nodiscard]] std::vector<PageId> choose_pages(PageId count, std::span<const PageId> except,
                                                  Reach reach) const;
+  /// All of a frame's pages.
+  void add_frame(std::vector<PageId>& pages, PageId page) const;
   /// Puts pages side by side from a place on.
   static void fill(WindowPlan& plan, std::uint32_t place, std::span<const PageId> pages);
   // A run of places in a window and what it takes to put the edges and wholly free pages there.
@@ -90,12 +100,30 @@ class WindowPlanner {
     WindowId window = 0;
     std::uint32_t first = 0;
     std::uint32_t calls = 0;
+    PageId whole = 0;
   };
+  // Wholly free pages there are, and how many of them are frames of their own.
+  struct Supply {
+    PageId pages = 0;
+    PageId singles = 0;
+  };
+  struct Places;
+  /// The window's places, up to `end`. False where it can have no run with those edges.
+  bool look_at_places(const Window& window, const Edges& edges, std::uint32_t end, Reach reach,
+                      Places& places) const;
+  /// Whether a run from that place on exchanges whole frames only.
+  [[nodiscard]] bool keeps_frames(const Window& window, const Places& places, const Edges& edges,
+                                  std::uint32_t first) const;
+  /// The runs of places in [begin, end) that are not free.
+  [[nodiscard]] static std::vector<UnitRange> gaps_in(const Places& places, std::uint32_t begin,
+                                                      std::uint32_t end);
   /// The run of that window with the fewest calls, if fewer than best.calls, becomes `best`.
-  /// `spare`: wholly free pages there are, with those that would be created.
-  void find_run(WindowId window, const Edges& edges, PageId spare, Reach reach, Run& best) const;
-  [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges, PageId missing,
+  void find_run(WindowId window, const Edges& edges, Supply supply, Reach reach, Run& best) const;
+  [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges,
                                     Reach reach) const;
+  /// Puts wholly free frames into the gaps, whose places lie `between`.
+  void fill_gaps(WindowPlan& plan, const Window& window, const std::vector<UnitRange>& gaps,
+                 UnitRange between, Reach reach) const;
   /// Without a window where none can be extended.
   [[nodiscard]] WindowPlan plan_extension(Unit size, const Edges& edges, Reach reach) const;
   [[nodiscard]] Unit skipped_begin(Unit size) const;
@@ -103,6 +131,7 @@ class WindowPlanner {
   const Home& home_;
   const Windows& windows_;
   const BlockTable& blocks_;
+  const Frames& frames_;
   Unit page_units_;
   bool edge_sharing_;
 };

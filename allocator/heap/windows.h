@@ -4,6 +4,8 @@
 //            live     -  live -   -  live -
 //   window   pages 1, 3, 4, 6 side by side at another address: room for four pages in one piece
 //
+// Pages of one frame (frames.h) stay side by side in it, in their order.
+//
 // A window has no in-use flag. It is only an order of pages: a request may take any run of pages in
 // it that are wholly free in the home now, and several live blocks may share it; the home alone
 // says who uses a page. With edge sharing a run may begin in the free end of the page before it and

@@ -45,12 +45,13 @@ DriverStatus AddressSpace::map(std::span<const Mapping> mappings) {
   DriverStatus status = DriverStatus::ok;
   std::size_t mapped = 0;
   for (; mapped < mappings.size(); ++mapped) {
-    status = driver_.mem_map(mappings[mapped].address, page_bytes_, mappings[mapped].handle);
+    const auto& [address, piece] = mappings[mapped];
+    status = driver_.mem_map(address, piece.bytes, piece.handle);
     if (status != DriverStatus::ok) break;
   }
   if (status == DriverStatus::ok) {
     const DeviceAddress first = mappings.front().address;
-    const DeviceAddress end = mappings.back().address + page_bytes_;
+    const DeviceAddress end = mappings.back().end();
     status = give_access(first, end - first, device_);
     for (const DeviceIndex peer : peers_) {
       if (status == DriverStatus::ok) status = give_access(first, end - first, peer);
@@ -60,8 +61,8 @@ DriverStatus AddressSpace::map(std::span<const Mapping> mappings) {
   // Undo it, one call for each run of neighbours.
   for (std::size_t begin = 0; begin < mapped;) {
     std::size_t end = begin + 1;
-    while (end < mapped && mappings[end].address == mappings[end - 1].address + page_bytes_) ++end;
-    const std::uint64_t bytes = (end - begin) * page_bytes_;
+    while (end < mapped && mappings[end].address == mappings[end - 1].end()) ++end;
+    const std::uint64_t bytes = mappings[end - 1].end() - mappings[begin].address;
     if (driver_.mem_unmap(mappings[begin].address, bytes) != DriverStatus::ok) {
       leftovers_[mappings[begin].address] = bytes;
     }
@@ -70,11 +71,12 @@ DriverStatus AddressSpace::map(std::span<const Mapping> mappings) {
   return status;
 }
 
-DriverStatus AddressSpace::map(DeviceAddress address, std::span<const MemHandle> handles) {
+DriverStatus AddressSpace::map(DeviceAddress address, std::span<const MemoryPiece> pieces) {
   std::vector<Mapping> mappings;
-  mappings.reserve(handles.size());
-  for (const MemHandle handle : handles) {
-    mappings.push_back({address + mappings.size() * page_bytes_, handle});
+  mappings.reserve(pieces.size());
+  for (const MemoryPiece& piece : pieces) {
+    mappings.push_back({address, piece});
+    address += piece.bytes;
   }
   return map(mappings);
 }

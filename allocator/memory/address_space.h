@@ -15,18 +15,15 @@
 #include <vector>
 
 #include "allocator/driver/driver.h"
+#include "allocator/memory/memory_piece.h"
 
 namespace gapless {
 
 class AddressSpace {
  public:
   /// Reserves `reservation_bytes` at a time (or what one piece needs, if that is more).
-  AddressSpace(Driver& driver, DeviceIndex device, std::uint64_t page_bytes,
-               std::uint64_t reservation_bytes)
-      : driver_(driver),
-        device_(device),
-        page_bytes_(page_bytes),
-        reservation_bytes_(reservation_bytes) {}
+  AddressSpace(Driver& driver, DeviceIndex device, std::uint64_t reservation_bytes)
+      : driver_(driver), device_(device), reservation_bytes_(reservation_bytes) {}
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
@@ -37,13 +34,15 @@ class AddressSpace {
 
   struct Mapping {
     DeviceAddress address = 0;
-    MemHandle handle = 0;
+    MemoryPiece piece;
+
+    [[nodiscard]] DeviceAddress end() const { return address + piece.bytes; }
   };
-  /// Maps pages, by rising address, and gives the device access from the first to the last, or
+  /// Maps pieces, by rising address, and gives the device access from the first to the last, or
   /// changes nothing. What lies between them must be mapped already.
   DriverStatus map(std::span<const Mapping> mappings);
-  /// The same for one handle after the other from `address` on.
-  DriverStatus map(DeviceAddress address, std::span<const MemHandle> handles);
+  /// The same for one piece after the other from `address` on.
+  DriverStatus map(DeviceAddress address, std::span<const MemoryPiece> pieces);
   /// Gives that device access too, from now on to all that is mapped; what is mapped already needs
   /// give_access().
   void add_peer(DeviceIndex peer) { peers_.push_back(peer); }
@@ -65,7 +64,6 @@ class AddressSpace {
  private:
   Driver& driver_;
   DeviceIndex device_;
-  std::uint64_t page_bytes_;
   std::uint64_t reservation_bytes_;
   std::vector<DeviceIndex> peers_;
   std::map<DeviceAddress, std::uint64_t> reservations_;

@@ -4,57 +4,55 @@
 
 namespace gapless {
 
-DriverStatus PhysicalMemory::create(std::span<MemHandle> handles) {
-  if (!within_limit(handles.size()) || !leaves_headroom(handles.size())) {
-    return DriverStatus::out_of_memory;
-  }
-  return create(handles, false);
+DriverStatus PhysicalMemory::create(std::span<MemoryPiece> pieces) {
+  const std::uint64_t bytes = bytes_of(pieces);
+  if (!within_limit(bytes) || !leaves_headroom(bytes)) return DriverStatus::out_of_memory;
+  return create(pieces, false);
 }
 
-DriverStatus PhysicalMemory::create_on_host(std::span<MemHandle> handles) {
-  return create(handles, true);
+DriverStatus PhysicalMemory::create_on_host(std::span<MemoryPiece> pieces) {
+  return create(pieces, true);
 }
 
-DriverStatus PhysicalMemory::create(std::span<MemHandle> handles, bool on_host) {
+DriverStatus PhysicalMemory::create(std::span<MemoryPiece> pieces, bool on_host) {
   const MemKind kind{.on_host = on_host, .share = share_};
-  for (std::size_t i = 0; i < handles.size(); ++i) {
-    const DriverStatus status = driver_.mem_create(device_, page_bytes_, kind, handles[i]);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const DriverStatus status =
+        driver_.mem_create(device_, pieces[i].bytes, kind, pieces[i].handle);
     if (status != DriverStatus::ok) {
-      release(handles.first(i));
+      release(pieces.first(i));
       return status;
     }
-    if (on_host) on_host_.insert(handles[i]);
-    ++live_;
+    if (on_host) on_host_.insert(pieces[i].handle);
+    (on_host ? host_bytes_ : reserved_bytes_) += pieces[i].bytes;
     ++created_;
   }
   return DriverStatus::ok;
 }
 
-bool PhysicalMemory::leaves_headroom(std::uint64_t count) const {
+bool PhysicalMemory::leaves_headroom(std::uint64_t bytes) const {
   if (headroom_bytes_ == 0) return true;
   MemInfo info;
   if (driver_.mem_info(device_, info) != DriverStatus::ok) return true;
-  return info.free_bytes >= count * page_bytes_ + headroom_bytes_;
+  return info.free_bytes >= bytes + headroom_bytes_;
 }
 
-void PhysicalMemory::release(std::span<const MemHandle> handles) {
-  for (const MemHandle handle : handles) {
-    --live_;
-    release_one(handle);
-  }
+void PhysicalMemory::release(std::span<const MemoryPiece> pieces) {
+  for (const MemoryPiece& piece : pieces) release_one(piece);
 }
 
-void PhysicalMemory::release_one(MemHandle handle) {
-  if (driver_.mem_release(handle) == DriverStatus::ok) {
+void PhysicalMemory::release_one(const MemoryPiece& piece) {
+  if (driver_.mem_release(piece.handle) == DriverStatus::ok) {
     ++released_;
-    on_host_.erase(handle);
+    const bool on_host = on_host_.erase(piece.handle) != 0;
+    (on_host ? host_bytes_ : reserved_bytes_) -= piece.bytes;
   } else {
-    unreleased_.push_back(handle);
+    unreleased_.push_back(piece);
   }
 }
 
 void PhysicalMemory::retry_releases() {
-  for (const MemHandle handle : std::exchange(unreleased_, {})) release_one(handle);
+  for (const MemoryPiece& piece : std::exchange(unreleased_, {})) release_one(piece);
 }
 
 }  // namespace gapless

@@ -1,5 +1,6 @@
 #include "allocator/memory/shared_block.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -12,7 +13,7 @@
 namespace gapless {
 namespace {
 
-constexpr std::string_view kMagic = "gapless block 1\n";
+constexpr std::string_view kMagic = "gapless block 2\n";
 
 void put(std::string& message, std::uint64_t value) {
   message.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -29,11 +30,25 @@ bool take(std::string_view& message, std::uint64_t& value) {
   return take(message, &value, sizeof value);
 }
 
-bool is_whole(const SharedBlock& block, std::uint64_t pages) {
-  const bool page_is_good = block.page_bytes != 0 && block.page_bytes <= GiB;
-  if (!page_is_good || block.bytes == 0 || block.offset_bytes >= block.page_bytes) return false;
-  if (block.bytes > pages * block.page_bytes) return false;
-  return pages == div_up(block.offset_bytes + block.bytes, block.page_bytes);
+std::uint64_t total_bytes(const SharedBlock& block) {
+  std::uint64_t bytes = 0;
+  for (const SharedPiece& piece : block.pieces) bytes += piece.bytes;
+  return bytes;
+}
+
+// The block lies in all of its pieces, and nowhere else.
+bool is_whole(const SharedBlock& block) {
+  const auto is_good = [](const SharedPiece& piece) {
+    return piece.bytes != 0 && piece.bytes <= 2 * GiB;
+  };
+  if (block.pieces.empty() || block.bytes == 0 ||
+      !std::all_of(block.pieces.begin(), block.pieces.end(), is_good)) {
+    return false;
+  }
+  const std::uint64_t total = total_bytes(block);
+  if (block.bytes > total || block.offset_bytes >= block.pieces.front().bytes) return false;
+  const std::uint64_t end = block.offset_bytes + block.bytes;
+  return end <= total && end > total - block.pieces.back().bytes;
 }
 
 // Descriptors of another process, one after the other.
@@ -76,15 +91,15 @@ std::string to_message(const SharedBlock& block) {
   std::string message(kMagic);
   for (const std::uint64_t value :
        {static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(block.type),
-        block.page_bytes, block.offset_bytes, block.bytes,
-        static_cast<std::uint64_t>(block.pages.size())}) {
+        block.offset_bytes, block.bytes, static_cast<std::uint64_t>(block.pieces.size())}) {
     put(message, value);
   }
-  for (const SharedHandle& page : block.pages) {
+  for (const auto& [handle, bytes] : block.pieces) {
+    put(message, bytes);
     if (block.type == ShareType::fd) {
-      put(message, static_cast<std::uint64_t>(page.fd));
+      put(message, static_cast<std::uint64_t>(handle.fd));
     } else {
-      message.append(reinterpret_cast<const char*>(page.fabric.data()), page.fabric.size());
+      message.append(reinterpret_cast<const char*>(handle.fabric.data()), handle.fabric.size());
     }
   }
   return message;
@@ -100,47 +115,52 @@ bool from_message(std::string_view message, SharedBlock& block, std::string& err
   SharedBlock read;
   std::uint64_t pid = 0;
   std::uint64_t type = 0;
-  std::uint64_t pages = 0;
-  for (std::uint64_t* value :
-       {&pid, &type, &read.page_bytes, &read.offset_bytes, &read.bytes, &pages}) {
+  std::uint64_t pieces = 0;
+  for (std::uint64_t* value : {&pid, &type, &read.offset_bytes, &read.bytes, &pieces}) {
     if (!take(message, *value)) return fail("the message about a block ends too early");
   }
-  const std::uint64_t size = type == 1 ? sizeof(std::uint64_t) : sizeof(SharedHandle::fabric);
   if (type != 1 && type != 2) return fail("the message about a block is of an unknown type");
-  if (message.size() / size != pages || message.size() % size != 0 || !is_whole(read, pages)) {
-    return fail("the message about a block contradicts itself");
-  }
   read.type = static_cast<ShareType>(type);
-  Taker taker(static_cast<pid_t>(pid));
-  for (std::uint64_t i = 0; i < pages; ++i) {
-    SharedHandle handle{.type = read.type};
+  const std::uint64_t size =
+      sizeof(std::uint64_t) +
+      (read.type == ShareType::fd ? sizeof(std::uint64_t) : sizeof(SharedHandle::fabric));
+  constexpr const char* kContradiction = "the message about a block contradicts itself";
+  if (message.size() / size != pieces || message.size() % size != 0) return fail(kContradiction);
+  std::vector<int> theirs;
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    SharedPiece piece{{.type = read.type}};
+    take(message, piece.bytes);
     if (read.type == ShareType::fabric) {
-      take(message, handle.fabric.data(), handle.fabric.size());
+      take(message, piece.handle.fabric.data(), piece.handle.fabric.size());
     } else {
       std::uint64_t fd = 0;
       take(message, fd);
-      handle.fd = taker.take(static_cast<int>(fd));
-      if (handle.fd < 0) {
-        const std::string cause = taker.why_not();
-        close_descriptors(read);
-        return fail(cause);
-      }
+      theirs.push_back(static_cast<int>(fd));
     }
-    read.pages.push_back(handle);
+    read.pieces.push_back(piece);
+  }
+  if (!is_whole(read)) return fail(kContradiction);
+  Taker taker(static_cast<pid_t>(pid));
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    read.pieces[i].handle.fd = taker.take(theirs[i]);
+    if (read.pieces[i].handle.fd >= 0) continue;
+    const std::string cause = taker.why_not();
+    close_descriptors(read);
+    return fail(cause);
   }
   block = std::move(read);
   return true;
 }
 
 void close_descriptors(SharedBlock& block) {
-  for (SharedHandle& page : block.pages) {
-    if (page.fd >= 0) close(page.fd);
-    page.fd = -1;
+  for (auto& [handle, bytes] : block.pieces) {
+    if (handle.fd >= 0) close(handle.fd);
+    handle.fd = -1;
   }
 }
 
 DriverStatus ImportedBlock::open(const SharedBlock& block) {
-  if (!is_whole(block, block.pages.size())) return DriverStatus::invalid_value;
+  if (!is_whole(block)) return DriverStatus::invalid_value;
   DriverStatus status = close();  // what is left of an earlier one
   if (status == DriverStatus::ok) status = map(block);
   open_ = status == DriverStatus::ok;
@@ -149,20 +169,20 @@ DriverStatus ImportedBlock::open(const SharedBlock& block) {
 }
 
 DriverStatus ImportedBlock::map(const SharedBlock& block) {
-  const std::uint64_t bytes = block.pages.size() * block.page_bytes;
+  const std::uint64_t bytes = total_bytes(block);
   offset_bytes_ = block.offset_bytes;
   DriverStatus status = driver_.address_reserve(bytes, 0, base_);
   if (status != DriverStatus::ok) return status;
   reserved_bytes_ = bytes;
-  for (const SharedHandle& page : block.pages) {
+  for (const SharedPiece& piece : block.pieces) {
     MemHandle handle = 0;
-    status = driver_.mem_import(device_, page, handle);
+    status = driver_.mem_import(device_, piece.handle, handle);
     if (status != DriverStatus::ok) return status;
-    status = driver_.mem_map(base_ + mapped_bytes_, block.page_bytes, handle);
+    status = driver_.mem_map(base_ + mapped_bytes_, piece.bytes, handle);
     // The mapping keeps the memory.
     if (driver_.mem_release(handle) != DriverStatus::ok) held_.push_back(handle);
     if (status != DriverStatus::ok) return status;
-    mapped_bytes_ += block.page_bytes;
+    mapped_bytes_ += piece.bytes;
   }
   return driver_.mem_set_access(base_, bytes, device_);
 }

@@ -1,8 +1,8 @@
 // SharedBlock: a block of device memory as another process is told of it, and opens it.
 //
 //   owner     block   [   ..###|######|##....  ]      offset 0.4 pages, bytes 1.9 pages
-//             message { fd 31, fd 32, fd 40 }         one for each page it touches
-//   importer  addresses [  ..###|######|##....  ]     the same pages side by side
+//             message { fd 31, fd 32, fd 40 }         one for each piece it touches
+//   importer  addresses [  ..###|######|##....  ]     the same memory side by side
 //
 // Memory made of several pieces has several handles: the importer maps them one behind the other.
 // With file descriptors it takes them out of the owner's process (pidfd_getfd), which must keep
@@ -17,12 +17,16 @@
 
 namespace gapless {
 
+struct SharedPiece {
+  SharedHandle handle;
+  std::uint64_t bytes = 0;
+};
+
 struct SharedBlock {
   ShareType type = ShareType::none;
-  std::uint64_t page_bytes = 0;
-  std::uint64_t offset_bytes = 0;  // of the block's begin in the first page
+  std::uint64_t offset_bytes = 0;  // of the block's begin in the first piece
   std::uint64_t bytes = 0;
-  std::vector<SharedHandle> pages;
+  std::vector<SharedPiece> pieces;
 };
 
 /// As bytes, for any channel between processes.

@@ -50,6 +50,7 @@ class Scenario {
     options.window_factor = 1;
     options.window_floor = 0;
     if (part == Part::pools) options.spill = 128 * MiB;
+    options.pairs_from = 24 * MiB;
     allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
   }
 

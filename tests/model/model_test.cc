@@ -28,6 +28,11 @@ std::vector<Case> cases() {
   Options small_pages;
   small_pages.page_size = 64 << 10;
   small_pages.window_floor = 0;  // windows are to be evicted too
+  small_pages.pairs_from = 2 * kMiB;
+  Options single_pages = small_pages;
+  single_pages.pairs_from = UINT64_MAX;
+  Options pairs_only = small_pages;
+  pairs_only.pairs_from = 0;
   Options many_windows = small_pages;
   many_windows.window_floor = 512 * kMiB;
   Options no_windows = small_pages;
@@ -77,6 +82,9 @@ std::vector<Case> cases() {
   };
   return {
       {"one_stream", machine(small_pages, 1), one},
+      {"single_pages", machine(single_pages, 3), three, 0.5},
+      {"pairs_of_pages", machine(pairs_only, 1), faults, 0.5},
+      {"pairs_of_pages_pools", machine(pairs_only, 3), pools, 0.5},
       {"crowded", machine(small_pages, 1), crowded},
       {"three_streams", machine(small_pages, 3), three},
       {"faults_and_limits", machine(small_pages, 1), faults},

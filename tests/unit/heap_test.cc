@@ -414,7 +414,7 @@ TEST_F(RepairTest, ExchangesTheFewestPages) {
   // Two neighbours are unmapped in one call, and page 5 leaves its place for one of theirs.
   repair = plan(4 * kPage);
   ASSERT_TRUE(repair);
-  EXPECT_EQ(text(*repair), "1:6 2:5 drop 4 at 0 in 5 calls");
+  EXPECT_EQ(text(*repair), "1:5 2:6 drop 4 at 0 in 5 calls");
 }
 
 TEST_F(RepairTest, GoesOnBehindTheEnd) {

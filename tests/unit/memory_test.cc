@@ -1,4 +1,4 @@
-#include <array>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@ class Memory : public ::testing::Test {
 };
 
 TEST_F(Memory, CreatesAllOrNothing) {
-  PhysicalMemory memory(driver, 0, kPage);
-  std::array<MemHandle, 6> six{};
+  PhysicalMemory memory(driver, 0);
+  std::vector<MemoryPiece> six(6, {kPage});
   EXPECT_EQ(memory.create(six), DriverStatus::ok);
-  std::array<MemHandle, 3> three{};
+  std::vector<MemoryPiece> three(3, {kPage});
   EXPECT_EQ(memory.create(three), DriverStatus::out_of_memory);
   EXPECT_EQ(gpu.used_bytes(0), 6 * kPage);
   EXPECT_EQ(memory.reserved_bytes(), 6 * kPage);
@@ -32,17 +32,41 @@ TEST_F(Memory, CreatesAllOrNothing) {
 }
 
 TEST_F(Memory, KeepsTheLimitWithoutAskingTheDriver) {
-  PhysicalMemory memory(driver, 0, kPage);
+  PhysicalMemory memory(driver, 0);
   memory.set_limit_bytes(2 * kPage + 5);
-  std::array<MemHandle, 3> three{};
+  std::vector<MemoryPiece> three(3, {kPage});
   EXPECT_EQ(memory.create(three), DriverStatus::out_of_memory);
   EXPECT_EQ(memory.create(std::span(three).first(2)), DriverStatus::ok);
-  EXPECT_FALSE(memory.within_limit(1));
+  EXPECT_FALSE(memory.within_limit(kPage));
+  EXPECT_TRUE(memory.within_limit(5));
+}
+
+TEST_F(Memory, HasPiecesOfSeveralSizes) {
+  PhysicalMemory memory(driver, 0);
+  AddressSpace space(driver, 0, 8 * kPage);
+  std::vector<MemoryPiece> pieces = {{kPage}, {2 * kPage}, {kPage}};
+  ASSERT_EQ(memory.create(pieces), DriverStatus::ok);
+  EXPECT_EQ(memory.reserved_bytes(), 4 * kPage);
+  EXPECT_EQ(memory.created(), 3U);
+  DeviceAddress address = 0;
+  ASSERT_EQ(space.take(4 * kPage, address), DriverStatus::ok);
+  // Two of three are mapped, side by side, when it fails: both are unmapped again.
+  driver.fail({.kind = DriverCall::mem_map, .nth = 3, .status = DriverStatus::unknown});
+  EXPECT_EQ(space.map(address, pieces), DriverStatus::unknown);
+  EXPECT_FALSE(gpu.resolve(0, address + 2 * kPage, 512));
+  EXPECT_EQ(space.map(address, pieces), DriverStatus::ok);
+  EXPECT_TRUE(gpu.resolve(0, address + 4 * kPage - 512, 512));
+  EXPECT_EQ(space.unmap(address, 4 * kPage), DriverStatus::ok);
+  memory.release(std::span(pieces).first(2));
+  EXPECT_EQ(memory.reserved_bytes(), kPage);
+  memory.release(std::span(pieces).last(1));
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(gpu.leaks(), "");
 }
 
 TEST_F(Memory, CountsWhatTheDriverWouldNotRelease) {
-  PhysicalMemory memory(driver, 0, kPage);
-  std::array<MemHandle, 2> two{};
+  PhysicalMemory memory(driver, 0);
+  std::vector<MemoryPiece> two(2, {kPage});
   ASSERT_EQ(memory.create(two), DriverStatus::ok);
   driver.fail({.kind = DriverCall::mem_release, .nth = 1, .status = DriverStatus::unknown});
   memory.release(two);
@@ -54,7 +78,7 @@ TEST_F(Memory, CountsWhatTheDriverWouldNotRelease) {
 }
 
 TEST_F(Memory, AddressesAreCutAndJoined) {
-  AddressSpace space(driver, 0, kPage, 8 * kPage);
+  AddressSpace space(driver, 0, 8 * kPage);
   DeviceAddress a = 0;
   DeviceAddress b = 0;
   DeviceAddress c = 0;
@@ -78,9 +102,9 @@ TEST_F(Memory, AddressesAreCutAndJoined) {
 TEST_F(Memory, MapsAllOrNothingWhicheverCallFails) {
   for (const DriverCall call : {DriverCall::mem_map, DriverCall::mem_set_access}) {
     for (std::uint64_t nth = 1; nth <= 3; ++nth) {
-      PhysicalMemory memory(driver, 0, kPage);
-      AddressSpace space(driver, 0, kPage, 8 * kPage);
-      std::array<MemHandle, 3> handles{};
+      PhysicalMemory memory(driver, 0);
+      AddressSpace space(driver, 0, 8 * kPage);
+      std::vector<MemoryPiece> handles(3, {kPage});
       DeviceAddress address = 0;
       ASSERT_EQ(memory.create(handles), DriverStatus::ok);
       ASSERT_EQ(space.take(3 * kPage, address), DriverStatus::ok);
@@ -99,9 +123,9 @@ TEST_F(Memory, MapsAllOrNothingWhicheverCallFails) {
 }
 
 TEST_F(Memory, RemembersWhatItCouldNotUndo) {
-  PhysicalMemory memory(driver, 0, kPage);
-  AddressSpace space(driver, 0, kPage, 8 * kPage);
-  std::array<MemHandle, 2> handles{};
+  PhysicalMemory memory(driver, 0);
+  AddressSpace space(driver, 0, 8 * kPage);
+  std::vector<MemoryPiece> handles(2, {kPage});
   DeviceAddress address = 0;
   ASSERT_EQ(memory.create(handles), DriverStatus::ok);
   ASSERT_EQ(space.take(2 * kPage, address), DriverStatus::ok);

@@ -353,7 +353,7 @@ TEST_F(PoolsTest, BlocksOfANoSplitPoolShareNoPage) {
     SharedBlock shared;  // whole handles, that nobody else has a part of
     EXPECT_EQ(allocator->share(blocks.back(), shared), Status::ok);
     EXPECT_EQ(shared.offset_bytes, 0U);
-    EXPECT_EQ(shared.bytes, shared.pages.size() * 2 * MiB);
+    EXPECT_EQ(shared.bytes, shared.pieces.size() * 2 * MiB);
     EXPECT_EQ(allocator->unshare(blocks.back()), Status::ok);
   }
   EXPECT_EQ(allocator->set_pool_no_split(kPool, true), Status::invalid_argument);  // too late

@@ -86,7 +86,7 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
     for (std::uint64_t i = 0; i < 14; ++i) gpu->memset_d32(0, wide + i * MiB, 100 + i, 1, 0);
     SharedBlock shared;
     ASSERT_EQ(allocator->share(wide, shared), Status::ok);
-    EXPECT_EQ(shared.pages.size(), 8U);
+    EXPECT_EQ(shared.pieces.size(), 8U);
     EXPECT_EQ(shared.bytes, 14 * MiB + 4096);
     const std::string message = to_message(shared);
 
@@ -114,6 +114,30 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
   }
 }
 
+TEST_F(Sharing, PiecesMayBeOfTwoSizes) {
+  start({.capacity = 32 * MiB, .settings = "slack:0,pairs_from:2MiB", .keep_contents = true});
+  const DeviceAddress a = alloc(3 * MiB);  // two single pages
+  const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, and two pairs
+  for (std::uint64_t i = 0; i < 9; ++i) gpu->memset_d32(0, b + i * MiB, 100 + i, 1, 0);
+  SharedBlock shared;
+  ASSERT_EQ(allocator->share(b, shared), Status::ok);
+  std::vector<std::uint64_t> bytes;
+  for (const SharedPiece& piece : shared.pieces) bytes.push_back(piece.bytes);
+  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{2 * MiB, 4 * MiB, 4 * MiB}));
+  EXPECT_EQ(shared.offset_bytes, MiB);
+  SharedBlock told;
+  std::string error;
+  ASSERT_TRUE(from_message(to_message(shared), told, error)) << error;
+  ImportedBlock imported(*gpu, 0);
+  ASSERT_EQ(imported.open(told), DriverStatus::ok);
+  close_descriptors(told);
+  for (std::uint64_t i = 0; i < 9; ++i) EXPECT_EQ(word_at(imported.address(), i * MiB), 100 + i);
+  EXPECT_EQ(imported.close(), DriverStatus::ok);
+  EXPECT_EQ(allocator->unshare(b), Status::ok);
+  free(a);
+  free(b);
+}
+
 // A real second process, with a simulated GPU of its own over the same memory.
 TEST_F(Sharing, DescriptorsAreTakenOutOfTheOwnersProcess) {
   start({.capacity = 32 * MiB, .keep_contents = true});
@@ -127,7 +151,7 @@ TEST_F(Sharing, DescriptorsAreTakenOutOfTheOwnersProcess) {
   const pid_t child = fork();
   if (child == 0) {
     // Descriptors are numbers of the parent's: those the child inherited are not used.
-    for (SharedHandle& page : shared.pages) close(page.fd);
+    for (SharedPiece& piece : shared.pieces) close(piece.handle.fd);
     simgpu::SimDriver own({.devices = {{.total_bytes = 32 * MiB}}, .keep_contents = true});
     SharedBlock told;
     std::string error;
@@ -172,9 +196,9 @@ TEST_F(Sharing, BadMessagesAreRefused) {
   std::memcpy(gone.data() + 16, &nobody, sizeof nobody);
   EXPECT_FALSE(from_message(gone, told, error));
   EXPECT_THAT(error, HasSubstr("cannot be had"));
-  EXPECT_TRUE(told.pages.empty());
+  EXPECT_TRUE(told.pieces.empty());
   SharedBlock wrong = shared;
-  wrong.pages.pop_back();
+  wrong.pieces.pop_back();
   ImportedBlock imported(*gpu, 0);
   EXPECT_EQ(imported.open(wrong), DriverStatus::invalid_value);
   EXPECT_FALSE(imported.is_open());

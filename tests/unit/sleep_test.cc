@@ -11,24 +11,24 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr PoolId kPool{0, 1};
+constexpr PoolId kWeights{0, 1};
 
 class Sleep : public testing::OnDevice {
  protected:
   // Blocks of a pool in the home and in windows, each filled with its number; others between them.
   void fill() {
-    begin(kPool);
+    begin(kWeights);
     std::vector<DeviceAddress> gone;
     for (std::uint32_t i = 0; i < 10; ++i) {
       blocks.push_back(plain_alloc(2 * MiB + 4096 * i));
       gone.push_back(plain_alloc(4 * MiB));
     }
-    end(kPool);
+    end(kWeights);
     others.push_back(plain_alloc(3 * MiB));
     for (const DeviceAddress address : gone) free(address);
-    begin(kPool);
+    begin(kWeights);
     blocks.push_back(plain_alloc(18 * MiB));  // of the pages that were freed: in a window
-    end(kPool);
+    end(kWeights);
     for (std::uint32_t i = 0; i < blocks.size(); ++i) {
       ASSERT_EQ(gpu->memset_d32(0, blocks[i], 100 + i, 2 * MiB / 4, 0), DriverStatus::ok);
     }
@@ -52,7 +52,7 @@ class Sleep : public testing::OnDevice {
   void finish() {
     for (const DeviceAddress address : blocks) free(address);
     for (const DeviceAddress address : others) free(address);
-    while (allocator->pool_users(kPool) != 0) release(kPool);
+    while (allocator->pool_users(kWeights) != 0) release(kWeights);
   }
 
   std::vector<DeviceAddress> blocks;
@@ -63,41 +63,41 @@ TEST_F(Sleep, MemoryGoesAndComesBackAtTheSameAddresses) {
   start({.capacity = 128 * MiB, .keep_contents = true});
   fill();
   const std::uint64_t before = reserved();
-  ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
+  ASSERT_EQ(allocator->sleep_pool(kWeights, true), Status::ok);
   allocator->validate();
   EXPECT_LT(reserved(), before / 4);
   EXPECT_EQ(gpu->used_bytes(0), reserved());
-  EXPECT_EQ(allocator->sleep_pool(kPool, true), Status::invalid_argument);  // it sleeps
+  EXPECT_EQ(allocator->sleep_pool(kWeights, true), Status::invalid_argument);  // it sleeps
   // The device's memory is there for others meanwhile.
   const DeviceAddress other = plain_alloc(90 * MiB);
-  EXPECT_EQ(allocator->wake_pool(kPool), Status::out_of_memory);
+  EXPECT_EQ(allocator->wake_pool(kWeights), Status::out_of_memory);
   allocator->validate();
   free(other);
   EXPECT_EQ(allocator->trim(), Status::ok);
-  begin(kPool);
+  begin(kWeights);
   DeviceAddress none = 0;
   EXPECT_EQ(allocator->alloc(MiB, 0, none), Status::invalid_argument);
   EXPECT_THAT(allocator->last_failure(), HasSubstr("asleep"));
-  end(kPool);
-  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+  end(kWeights);
+  ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
   allocator->validate();
   EXPECT_EQ(reserved(), before);
   EXPECT_TRUE(intact());
-  EXPECT_EQ(allocator->wake_pool(kPool), Status::ok);  // is awake
+  EXPECT_EQ(allocator->wake_pool(kWeights), Status::ok);  // is awake
   finish();
 }
 
 TEST_F(Sleep, BlocksMayBeFreedAsleep) {
   start({.capacity = 128 * MiB, .keep_contents = true});
   fill();
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
   free(blocks.back());
   blocks.pop_back();
   free(blocks.front());
   blocks.erase(blocks.begin());
-  ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+  ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
   allocator->validate();
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
   finish();  // all that is left, while it sleeps
   allocator->validate();
   EXPECT_EQ(allocator->trim(), Status::ok);
@@ -107,15 +107,15 @@ TEST_F(Sleep, BlocksMayBeFreedAsleep) {
 // Two streams' holes in one page, of a pool that is given up while it sleeps.
 TEST_F(Sleep, PagesThatStreamsShareAreGivenUpAsleepToo) {
   start({.capacity = 64 * MiB, .keep_contents = true});
-  begin(kPool);
+  begin(kWeights);
   const DeviceAddress a = plain_alloc(3 * MiB);
   DeviceAddress b = 0;
   ASSERT_EQ(allocator->alloc(3 * MiB, side, b), Status::ok);
   const DeviceAddress c = plain_alloc(2 * MiB);
-  end(kPool);
-  ASSERT_EQ(allocator->sleep_pool(kPool, false), Status::ok);
+  end(kWeights);
+  ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
   EXPECT_EQ(reserved(), 0U);
-  release(kPool);
+  release(kWeights);
   for (const DeviceAddress address : {b, a, c}) free(address);
   const DeviceStatistics found = allocator->statistics();
   EXPECT_EQ(found.allocated_bytes.all.current, 0);
@@ -135,12 +135,12 @@ TEST_F(Sleep, AnyCallMayFail) {
       others.clear();
       fill();
       if (waking) {
-        ASSERT_EQ(allocator->sleep_pool(kPool, true), Status::ok);
+        ASSERT_EQ(allocator->sleep_pool(kWeights, true), Status::ok);
       }
       const std::uint64_t before = faults->fired();
       faults->fail({.kind = {}, .nth = nth, .status = DriverStatus::unknown, .persistent = false});
       const Status status =
-          waking ? allocator->wake_pool(kPool) : allocator->sleep_pool(kPool, true);
+          waking ? allocator->wake_pool(kWeights) : allocator->sleep_pool(kWeights, true);
       const bool fired = faults->fired() != before;
       faults->heal();
       allocator->validate();
@@ -149,7 +149,7 @@ TEST_F(Sleep, AnyCallMayFail) {
       } else {
         ++failed;
       }
-      ASSERT_EQ(allocator->wake_pool(kPool), Status::ok);
+      ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
       allocator->validate();
       EXPECT_TRUE(intact());
       finish();
