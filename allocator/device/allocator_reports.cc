@@ -231,13 +231,7 @@ HeapReport DeviceAllocator::report() const {
   std::sort(report.window_blocks.begin(), report.window_blocks.end(), by_address);
   report.windows = main_.heap.windows().count();
   report.window_mapped_bytes = main_.heap.windows().mapped_pages() * main_.heap.page_bytes();
-  for (const BlockReport& piece : report.home) {
-    if (piece.kind != BlockReport::Kind::hole) continue;
-    const std::uint64_t page = report.page_bytes;
-    const DeviceAddress begin = align_up(piece.address, page);
-    const DeviceAddress end = align_down(piece.address + piece.bytes, page);
-    if (end > begin) report.free_page_bytes += end - begin;
-  }
+  for (const BlockReport& piece : report.home) report.free_page_bytes += piece.free_page_bytes;
   return report;
 }
 
@@ -262,6 +256,7 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
       piece.kind = BlockReport::Kind::lent;
     } else {
       piece.any_stream = streams.sets().members(block.owner).empty();
+      piece.free_page_bytes = arena.heap.home().in_free_pages(block) * kUnitBytes;
     }
     report.home.push_back(piece);
   });

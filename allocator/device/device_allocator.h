@@ -38,6 +38,7 @@ struct BlockReport {
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;  // live
   StreamHandle stream = 0;            // live: allocated on; hole: freed on
+  std::uint64_t free_page_bytes = 0;  // hole: of it in wholly free pages
   bool any_stream = false;            // hole: every stream may use it
   bool spilled = false;               // in host memory
   PoolId pool;                        // {0, 0}: no private pool

@@ -175,6 +175,12 @@ class Home {
   [[nodiscard]] PageId free_pages(Reach reach) const;
   /// The runs of wholly free pages, by address.
   [[nodiscard]] std::vector<PageRange> free_runs(Reach reach) const;
+  /// Units of a hole that are wholly free pages.
+  [[nodiscard]] Unit in_free_pages(const Block& hole) const {
+    const PageId begin = frame_up(hole.begin);
+    const PageId end = frame_down(hole.end());
+    return end > begin ? (end - begin) << page_shift_ : 0;
+  }
   /// Units free at the end of a frame that is not wholly free, whose last page that is.
   [[nodiscard]] Unit free_suffix(PageId page, Reach reach) const;
   /// Units free at the begin of a frame that is not wholly free, whose first page that is.

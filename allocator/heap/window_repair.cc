@@ -174,13 +174,13 @@ WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges
   const std::uint32_t last = after - edges.trail;
   fill_gaps(plan, window, gaps_in(places, first, last), {first, last - first}, reach);
   add_edge(last, edges.prefix_page, edges.trail);
+  // No page may stand twice in it.
+  std::vector<PageId> filled;
+  for (const WindowPlan::Fill& fill : plan.fills) filled.push_back(fill.page);
+  std::sort(filled.begin(), filled.end());
   for (std::uint32_t place = 0; place < held.size(); ++place) {
     const bool outside = place < run.first || place >= after;
-    const bool moved =
-        outside && std::any_of(plan.fills.begin(), plan.fills.end(),
-                               [&](const auto& fill) { return fill.page == held[place]; });
-    // Nor may an edge stand twice.
-    if (held[place] != kNoPage && (moved || (outside && is_edge(edges, held[place])))) {
+    if (outside && std::binary_search(filled.begin(), filled.end(), held[place])) {
       plan.drops.push_back(place);
     }
   }

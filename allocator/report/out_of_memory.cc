@@ -122,12 +122,9 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
       free_in_pools.add(pool_name(block.pool), block.bytes);
       continue;
     }
-    const DeviceAddress begin = align_up(block.address, heap.page_bytes);
-    const DeviceAddress end = align_down(block.address + block.bytes, heap.page_bytes);
-    const std::uint64_t whole = end > begin ? end - begin : 0;
-    report.free_page_bytes += whole;
-    report.free_part_bytes += block.bytes - whole;
-    if (whole != block.bytes) ++report.free_parts;
+    report.free_page_bytes += block.free_page_bytes;
+    report.free_part_bytes += block.bytes - block.free_page_bytes;
+    if (block.free_page_bytes != block.bytes) ++report.free_parts;
   }
   report.by_size = sizes.by_bytes();
   report.by_stream = streams.by_bytes();

@@ -269,6 +269,23 @@ TEST_F(Device, WhatIsWholePagesLongBeginsWithOne) {
   EXPECT_EQ(allocator->report().free_page_bytes, 16 * MiB);
 }
 
+TEST_F(Device, APageIsFreeWhenItsPairIs) {
+  Options options;
+  options.slack = 0;
+  options.pairs_from = 2 * MiB;
+  start(options, 64 * MiB);
+  const DeviceAddress first = alloc(2 * MiB);
+  const DeviceAddress large = alloc(8 * MiB);  // pages 1, 2 and 3 as one, 4
+  EXPECT_EQ(gpu->resolve(0, large, 8 * MiB)->size(), 3U);
+  free(large);
+  EXPECT_EQ(allocator->report().free_page_bytes, 8 * MiB);
+  const DeviceAddress block = alloc(2 * MiB + 512);  // page 1 and a little of 2
+  EXPECT_EQ(block, large);
+  EXPECT_EQ(allocator->report().free_page_bytes, 2 * MiB);
+  free(block);
+  free(first);
+}
+
 TEST_F(Device, ExtendsAWindowForALargerRequest) {
   Options options;
   options.slack = 0;
