@@ -49,8 +49,19 @@ void add_generate(CLI::App& app, int& status) {
       ->check(CLI::Range(1, 100000));
   command->add_option("--seed", arguments->options.seed, "Another seed, another trace")
       ->capture_default_str();
+  CLI::Option* batch =
+      command
+          ->add_option("--batch", arguments->options.batch,
+                       "Sequences in a step of varlen: 8 take about 10 GiB, 64 about 65 GiB")
+          ->capture_default_str()
+          ->check(CLI::Range(1, 1024));
   command->add_option("-o,--output", arguments->output, "The file to write (default: KIND.gtrace)");
-  command->callback([arguments, &status] { status = run(*arguments); });
+  command->callback([arguments, batch, &status] {
+    if (batch->count() != 0 && arguments->kind != "varlen") {
+      throw CLI::ValidationError("--batch", "is for varlen only");
+    }
+    status = run(*arguments);
+  });
 }
 
 }  // namespace gapless::tools

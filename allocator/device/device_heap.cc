@@ -201,7 +201,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
 
 DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
   // New memory joins the hole before it, whose ever that is.
-  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach), pairs_for(size));
+  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach), frame_order_for(size));
   if (last_driver_status_ != DriverStatus::ok) return failure();
   return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
 }
@@ -222,7 +222,7 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
 
 // --- windows -----------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, bool pairs, bool on_host,
+DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
                                       std::vector<PageRange>& added) {
   bool spills = false;
   while (count != 0) {
@@ -230,8 +230,8 @@ DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, bool pairs, boo
     const auto run = home_.absent_run(on_host && !spills ? 1 : count);
     if (!run) return DriverStatus::out_of_memory;
     if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
-    const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), pairs, true)
-                                       : grow(*run, owner, pairs);
+    const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), order, true)
+                                       : grow(*run, owner, order);
     if (status == DriverStatus::out_of_memory && on_host && !spills) {
       spills = true;
       continue;
@@ -248,7 +248,7 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   std::vector<PageRange> added;
   DriverStatus status = DriverStatus::ok;
   if (plan.missing != 0) {
-    status = create_pages(plan.missing, owner, pairs_for(size), on_host, added);
+    status = create_pages(plan.missing, owner, frame_order_for(size), on_host, added);
     if (status == DriverStatus::ok) plan = plan_again();
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
   }

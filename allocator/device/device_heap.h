@@ -344,13 +344,9 @@ class DeviceHeap {
   /// What to answer after last_driver_status_.
   [[nodiscard]] Placed failure() const;
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
-  /// Whether memory that comes for such a request comes in pairs of pages.
-  [[nodiscard]] bool pairs_for(Unit size) const {
-    const std::uint64_t present = home_.present_pages();
-    return size >= present * page_units_ / kLargeShare &&
-           present * page_bytes_ >= options_.pairs_from;
-  }
-  DriverStatus grow(PageRange pages, Owner owner, bool pairs, bool on_host = false);
+  /// The largest frames in which memory comes for such a request.
+  [[nodiscard]] FrameOrder frame_order_for(Unit size) const;
+  DriverStatus grow(PageRange pages, Owner owner, FrameOrder order, bool on_host = false);
   /// Memory at the addresses of absent pages.
   DriverStatus create_and_map(PageRange pages, bool on_host);
   DriverStatus grow_plain(PageRange pages, Owner owner);
@@ -364,7 +360,7 @@ class DeviceHeap {
   DriverStatus map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
                           Owner owner, WindowSpot& spot, bool on_host = false);
   /// Creates so many pages; those created are in `added`, also after a failure.
-  DriverStatus create_pages(PageId count, Owner owner, bool pairs, bool on_host,
+  DriverStatus create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
                             std::vector<PageRange>& added);
 
   /// All that was freed belongs to anyone from now on.

@@ -12,9 +12,19 @@ namespace gapless {
 
 // --- growth ------------------------------------------------------------------------------------
 
-DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, bool pairs, bool on_host) {
+FrameOrder DeviceHeap::frame_order_for(Unit size) const {
+  const std::uint64_t present_bytes = home_.present_pages() * page_bytes_;
+  FrameOrder order = 0;
+  while (order < kLargestOrder && present_bytes >> order >= options_.frames_from &&
+         size / page_units_ >> (order + 1) >= options_.frames_per_request) {
+    ++order;
+  }
+  return order;
+}
+
+DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, FrameOrder order, bool on_host) {
   if (!vmm_) return grow_plain(pages, owner);
-  if (pairs) home_.pair_absent(pages);
+  home_.join_absent(pages, order);
   const DriverStatus status = create_and_map(pages, on_host);
   if (status != DriverStatus::ok) {
     home_.separate_absent(pages);

@@ -27,8 +27,11 @@ enum class CrossStream : std::uint8_t {
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
-  X(bytes, pairs_from, std::uint64_t{6} << 30,                                                     \
-    "above this, memory for large requests comes in pieces of two pages, for half the calls")      \
+  X(bytes, frames_from, std::uint64_t{5} << 30,                                                    \
+    "above this, memory for large requests comes in pieces of two pages, above twice this of "     \
+    "four, and so on up to 16, for fewer driver calls")                                            \
+  X(count, frames_per_request, 16,                                                                 \
+    "a request is large where it takes at least this many such pieces")                            \
   X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \
   X(bytes, soft_limit, UINT64_MAX,                                                                 \
     "give free pages back, waiting for the device, when more than this is reserved")               \

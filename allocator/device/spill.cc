@@ -41,7 +41,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();
-  last_driver_status_ = grow(*growth, spilled, pairs_for(size), true);
+  last_driver_status_ = grow(*growth, spilled, frame_order_for(size), true);
   if (last_driver_status_ != DriverStatus::ok) return failure();
   return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
 }

@@ -1,16 +1,23 @@
 // Frames: which pages of the home come from the driver in one piece, under one handle.
 //
-//   page    0   1   2   3   4   5   6   7
-//   frame  [ ] [ ] [ ] [ ] [     ] [     ]       4 to 7 were made for a large request
+//   page    0   1   2   3   4   5   6   7   8   9  10  11
+//   frame  [ ] [ ] [ ] [ ] [ ] [ ] [     ] [             ]      6 to 11 were made for a large
+//   request
 //
 // Mapping takes one driver call for each frame. Small requests want small ones: what is lost at the
 // ends of partly used frames is much of a small block. A large request is made of many, and wants
-// few. So pages that come for a large request come in pairs, as far as an even page is the first.
+// few. So pages that come for a large request come by two, four, eight or sixteen, the more the
+// larger the heap is. A frame begins at a multiple of its pages.
 //
 // Frames come and go whole, and a window holds them whole; a page is wholly free when its frame is.
 #pragma once
 
-#include "allocator/base/bitmap.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
 #include "allocator/heap/block.h"
 
 namespace gapless {
@@ -18,34 +25,54 @@ namespace gapless {
 /// A request for more than this part of all pages is large: it will want long runs again.
 inline constexpr std::uint64_t kLargeShare = 64;
 
+/// A frame of order k has 2^k pages.
+using FrameOrder = unsigned;
+inline constexpr FrameOrder kLargestOrder = 4;
+/// Something for each order.
+template <typename T>
+using ByOrder = std::array<T, kLargestOrder + 1>;
+
 class Frames {
  public:
   /// Single pages, for now.
-  explicit Frames(PageId max_pages) : pairs_(max_pages / 2 + 1) {}
+  explicit Frames(PageId max_pages) : order_(max_pages + 1) {}
 
-  /// These pages become pairs, but an odd one at the begin and an even one at the end.
-  void pair(PageId first, PageId count) {
-    if (count >= 2) pairs_.set_range((first + 1) / 2, (first + count) / 2);
+  /// These pages become frames of at most that order, as large as their places allow.
+  void join(PageId first, PageId count, FrameOrder most) {
+    const PageId end = first + count;
+    while (first < end) {
+      const auto aligned = first == 0 ? most : static_cast<FrameOrder>(std::countr_zero(first));
+      const auto fits = static_cast<FrameOrder>(std::bit_width(end - first) - 1);
+      const FrameOrder order = std::min({most, aligned, fits});
+      std::fill_n(order_.begin() + first, PageId{1} << order, static_cast<std::uint8_t>(order));
+      largest_ = std::max(largest_, order);
+      first += PageId{1} << order;
+    }
   }
   /// These pages, whole frames, become single ones.
-  void separate(PageId first, PageId count) {
-    if (any_pairs()) pairs_.clear_range(first / 2, (first + count + 1) / 2);
-  }
+  void separate(PageId first, PageId count) { std::fill_n(order_.begin() + first, count, 0); }
 
+  [[nodiscard]] FrameOrder order(PageId page) const { return order_[page]; }
+  /// Pages in a page's frame.
+  [[nodiscard]] PageId pages(PageId page) const { return PageId{1} << order(page); }
   /// The first page of a page's frame; for the end of a range: where the last whole frame ends.
-  [[nodiscard]] PageId begin(PageId page) const { return page - (is_second(page) ? 1 : 0); }
+  [[nodiscard]] PageId begin(PageId page) const { return page & ~(pages(page) - 1); }
   /// The page after a page's frame.
   [[nodiscard]] PageId end(PageId page) const { return begin(page) + pages(page); }
   /// The first page from that one on with which a frame begins.
-  [[nodiscard]] PageId up(PageId page) const { return page + (is_second(page) ? 1 : 0); }
-  /// Pages in a page's frame.
-  [[nodiscard]] PageId pages(PageId page) const { return pairs_.test(page / 2) ? 2 : 1; }
-  [[nodiscard]] bool any_pairs() const { return pairs_.count() != 0; }
+  [[nodiscard]] PageId up(PageId page) const {
+    const PageId inside = pages(page) - 1;
+    return (page + inside) & ~inside;
+  }
+
+  /// Pages of the largest frame there has been.
+  [[nodiscard]] PageId largest() const { return PageId{1} << largest_; }
+  /// Whether there have been frames of several pages.
+  [[nodiscard]] bool any_joined() const { return largest_ != 0; }
 
  private:
-  [[nodiscard]] bool is_second(PageId page) const { return page % 2 != 0 && pairs_.test(page / 2); }
-
-  Bitmap pairs_;  // by half of the even page's number
+  std::vector<std::uint8_t> order_;  // by page
+  FrameOrder largest_ = 0;
 };
 
 }  // namespace gapless

@@ -88,8 +88,10 @@ class Home {
 
   // --- pages come and go -----------------------------------------------------------------------
 
-  /// Absent pages will come in pairs, where those fit; or singly again.
-  void pair_absent(PageRange pages) { frames_.pair(pages.first, pages.count); }
+  /// Absent pages will come in frames of at most that order; or singly again.
+  void join_absent(PageRange pages, FrameOrder most) {
+    frames_.join(pages.first, pages.count, most);
+  }
   void separate_absent(PageRange pages) { frames_.separate(pages.first, pages.count); }
   /// Absent pages become free memory of `owner`, as if freed in `epoch`.
   void add_pages(PageRange pages, Owner owner, Epoch epoch);

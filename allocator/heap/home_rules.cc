@@ -34,7 +34,7 @@ void Home::validate() const {
       check(block.begin % page_units_ == 0 && block.size % page_units_ == 0,
             "absent memory is not whole pages");
       for (PageId page = page_down(block.begin); page < page_down(block.end()); ++page) {
-        check(frames_.pages(page) == 1 && frames_.begin(page) == page, "an absent page is paired");
+        check(frames_.pages(page) == 1, "an absent page in a frame");
       }
       present.clear_range(page_down(block.begin), page_down(block.end()));
     }

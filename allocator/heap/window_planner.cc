@@ -109,20 +109,33 @@ std::vector<PageId> WindowPlanner::free_frames(PageId count, std::span<const Pag
 
 std::vector<PageId> WindowPlanner::choose_pages(PageId count, std::span<const PageId> except,
                                                 Reach reach) const {
-  std::vector<PageId> taken;
-  taken.reserve(count + 1);
-  PageId larger = kNoPage;  // a frame of more pages than are wanted still
+  std::vector<PageId> frames;
+  PageId taken = 0;
+  PageId last = kNoPage;  // the smallest frame of more pages than are wanted still
   for (const PageId page : free_frames(count, except, reach)) {
-    if (taken.size() >= count) break;
-    if (frames_.pages(page) <= count - taken.size()) {
-      add_frame(taken, page);
-    } else if (larger == kNoPage) {
-      larger = page;
+    if (taken >= count) break;
+    if (frames_.pages(page) <= count - taken) {
+      frames.push_back(page);
+      taken += frames_.pages(page);
+    } else if (last == kNoPage || frames_.pages(page) < frames_.pages(last)) {
+      last = page;
     }
   }
-  if (taken.size() < count && larger != kNoPage) add_frame(taken, larger);
-  std::sort(taken.begin(), taken.end());
-  return taken;
+  std::sort(frames.begin(), frames.end());
+  if (taken < count && last != kNoPage) {
+    // It takes the place of others, too, and is used in part.
+    PageId over = taken + frames_.pages(last) - count;
+    std::erase_if(frames, [&](PageId page) {
+      if (frames_.pages(page) > over) return false;
+      over -= frames_.pages(page);
+      return true;
+    });
+    frames.push_back(last);
+  }
+  std::vector<PageId> pages;
+  pages.reserve(count);
+  for (const PageId frame : frames) add_frame(pages, frame);
+  return pages;
 }
 
 void WindowPlanner::add_frame(std::vector<PageId>& pages, PageId page) const {
@@ -141,7 +154,7 @@ WindowPlan WindowPlanner::plan(Unit size, Reach reach) const {
   const std::vector<PageId> whole = choose_pages(std::min(edges.whole, free), {}, reach);
   Unit begin = edges.lead * page_units_ - edges.suffix;
   if (whole.size() > edges.whole) {
-    // The last frame has a page more: less is needed of the edges, or nothing.
+    // The last frame has more pages: less is needed of the edges, or nothing.
     const auto inside = static_cast<Unit>(whole.size() * page_units_);
     const Unit rest = size > inside ? size - inside : 0;
     const Unit suffix = rest > edges.prefix ? rest - edges.prefix : 0;

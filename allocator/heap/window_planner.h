@@ -17,8 +17,8 @@
 //   window    [ 3 | 7 | 8 | 12 | 13 ]     a request of four pages; 7 and 8 are in use elsewhere
 //   repaired  [ 3 | 4 | 5 | 12 | 13 ]     unmap, map, map, set access; new, it would be six calls
 //
-// Where pages come in pairs (frames.h), a plan has whole frames, and an edge may be longer than a
-// page. The repairs are in window_repair.cc.
+// Where frames have several pages (frames.h), a plan has whole ones, and an edge may be longer than
+// a page. The repairs are in window_repair.cc.
 //
 // Nothing here changes anything; the device layer carries a plan out.
 #pragma once
@@ -102,26 +102,38 @@ class WindowPlanner {
     std::uint32_t calls = 0;
     PageId whole = 0;
   };
-  // Wholly free pages there are, and how many of them are frames of their own.
+  // Wholly free pages there are, and the frames they are.
   struct Supply {
     PageId pages = 0;
-    PageId singles = 0;
+    ByOrder<PageId> frames{};
   };
   struct Places;
   /// The window's places, up to `end`. False where it can have no run with those edges.
   bool look_at_places(const Window& window, const Edges& edges, std::uint32_t end, Reach reach,
                       Places& places) const;
-  /// Whether a run from that place on exchanges whole frames only.
+  /// Places from that one on to the next with which a frame begins: 0 where it does.
+  [[nodiscard]] std::uint32_t places_to_frame(const Window& window, std::uint32_t place) const;
+  /// Whether the run of places [first, after) exchanges whole frames only.
   [[nodiscard]] bool keeps_frames(const Window& window, const Places& places, const Edges& edges,
-                                  std::uint32_t first) const;
+                                  std::uint32_t first, std::uint32_t after) const;
   /// The runs of places in [begin, end) that are not free.
   [[nodiscard]] static std::vector<UnitRange> gaps_in(const Places& places, std::uint32_t begin,
                                                       std::uint32_t end);
+  /// Frames that fill the gaps, the largest there may be: what is left at the ends by order.
+  [[nodiscard]] static ByOrder<PageId> frames_wanted(const std::vector<UnitRange>& gaps);
+  /// Whether those frames can fill the gaps.
+  [[nodiscard]] static bool can_fill(const std::vector<UnitRange>& gaps,
+                                     const ByOrder<PageId>& supply);
   /// The run of that window with the fewest calls, if fewer than best.calls, becomes `best`.
-  void find_run(WindowId window, const Edges& edges, Supply supply, Reach reach, Run& best) const;
+  void find_run(WindowId window, const Edges& edges, const Supply& supply, Reach reach,
+                Run& best) const;
   [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges,
                                     Reach reach) const;
-  /// Puts wholly free frames into the gaps, whose places lie `between`.
+  /// Wholly free frames for the gaps, whose places lie `between`, by order.
+  [[nodiscard]] ByOrder<std::vector<PageId>> choose_frames(const std::vector<UnitRange>& gaps,
+                                                           const Window& window, UnitRange between,
+                                                           Reach reach) const;
+  /// Puts wholly free frames into the gaps.
   void fill_gaps(WindowPlan& plan, const Window& window, const std::vector<UnitRange>& gaps,
                  UnitRange between, Reach reach) const;
   /// Without a window where none can be extended.

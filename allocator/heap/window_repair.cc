@@ -2,7 +2,10 @@
 //
 //   places    0   1   2   3   4   5           3 and 4 are of one frame, in use elsewhere
 //   window  [ 3 | 7 | 8 | 12  13 | 9 ]        places 1, 3 and 4 are open: gaps of one and of two
-//   filled  [ 3 | 4 | 8 | 20  21 | 9 ]        a single page, and a pair or two single ones
+//   filled  [ 3 | 5 | 8 | 20  21 | 9 ]        a single page, and a frame of two or two single ones
+//
+// Frames have 2^k pages, so a gap can be filled largest first, and what is wanted of each order
+// follows from the binary digits of the gaps' lengths.
 #include <algorithm>
 
 #include "allocator/base/bytes.h"
@@ -11,15 +14,15 @@
 namespace gapless {
 
 // What is to be exchanged of a window's places, each with those before it: places that are not
-// free, those that may not change since a live block lies in their frame, and the begins of runs
-// that are unmapped.
+// free, those that may not change since a live block lies there, and the begins of runs that are
+// unmapped.
 struct WindowPlanner::Places {
   std::vector<std::uint32_t> used;
   std::vector<std::uint32_t> fixed;
   std::vector<std::uint32_t> begins;
   std::vector<bool> unmaps;
-  PageId usable = 0;          // wholly free pages in the window
-  PageId usable_singles = 0;  // of them, those that are frames of their own
+  PageId usable = 0;                // wholly free pages in the window
+  ByOrder<PageId> usable_frames{};  // and the frames they are
 };
 
 bool WindowPlanner::look_at_places(const Window& window, const Edges& edges, std::uint32_t end,
@@ -34,15 +37,14 @@ bool WindowPlanner::look_at_places(const Window& window, const Edges& edges, std
       const PageId page = window.pages[at];
       // An edge that must stay where it is cannot serve at another place too.
       if (is_edge(edges, page)) return false;
-      const Unit first = at - (page - frames_.begin(page));
-      for (PageId i = 0; i < frames_.pages(page); ++i) places.fixed[first + i + 1] = 1;
+      places.fixed[at + 1] = 1;  // and so the rest of its frame: keeps_frames()
     }
   }
   for (std::uint32_t place = 0; place < end; ++place) {
     const PageId page = place < count ? window.pages[place] : kNoPage;
     const bool free = page != kNoPage && home_.is_free(page, reach);
     places.usable += free ? 1 : 0;
-    places.usable_singles += free && frames_.pages(page) == 1 ? 1 : 0;
+    if (free && frames_.begin(page) == page) ++places.usable_frames[frames_.order(page)];
     places.unmaps[place] = page != kNoPage && !free;
     places.used[place + 1] = places.used[place] + (free ? 0 : 1);
     places.fixed[place + 1] += places.fixed[place];
@@ -52,18 +54,18 @@ bool WindowPlanner::look_at_places(const Window& window, const Edges& edges, std
   return true;
 }
 
+std::uint32_t WindowPlanner::places_to_frame(const Window& window, std::uint32_t place) const {
+  if (place >= window.pages.size() || window.pages[place] == kNoPage) return 0;
+  return frames_.up(window.pages[place]) - window.pages[place];
+}
+
 bool WindowPlanner::keeps_frames(const Window& window, const Places& places, const Edges& edges,
-                                 std::uint32_t first) const {
+                                 std::uint32_t first, std::uint32_t after) const {
   // Where an exchanged place and one that stays meet, or an edge and another, no frame may lie.
-  const auto cuts = [&](std::uint32_t place) {
-    if (place >= window.pages.size()) return false;
-    const PageId page = window.pages[place];
-    return page != kNoPage && frames_.begin(page) != page;
-  };
+  const auto cuts = [&](std::uint32_t place) { return places_to_frame(window, place) != 0; };
   const auto is_open = [&](std::uint32_t place) {
     return places.used[place + 1] != places.used[place];
   };
-  const std::uint32_t after = first + edges.places();
   if ((edges.lead != 0 || is_open(first)) && cuts(first)) return false;
   if (edges.lead != 0 && cuts(first + edges.lead)) return false;
   if (edges.trail != 0 && cuts(after - edges.trail)) return false;
@@ -84,17 +86,34 @@ std::vector<UnitRange> WindowPlanner::gaps_in(const Places& places, std::uint32_
   return gaps;
 }
 
-void WindowPlanner::find_run(WindowId id, const Edges& edges, Supply supply, Reach reach,
+bool WindowPlanner::can_fill(const std::vector<UnitRange>& gaps, const ByOrder<PageId>& supply) {
+  const ByOrder<PageId> wanted = frames_wanted(gaps);
+  PageId made_up = 0;  // frames of this order that smaller ones can make up
+  for (FrameOrder order = 0; order < kLargestOrder; ++order) {
+    const PageId there = supply[order] + made_up;
+    if (there < wanted[order]) return false;
+    made_up = (there - wanted[order]) / 2;
+  }
+  return supply[kLargestOrder] + made_up >= wanted[kLargestOrder];
+}
+
+void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supply, Reach reach,
                              Run& best) const {
   const Window& window = windows_.at(id);
   const auto count = static_cast<std::uint32_t>(window.pages.size());
-  const std::uint32_t length = edges.places();
-  const std::uint32_t end = std::min(std::max(window.room, count), count + length);
+  const std::uint32_t end = std::min(std::max(window.room, count), count + edges.places());
   Places places;
   if (!look_at_places(window, edges, end, reach, places)) return;
-  const bool pairs = frames_.any_pairs();
-  for (std::uint32_t first = 0; first < count && first + length <= end; ++first) {
-    const std::uint32_t after = first + length;
+  ByOrder<PageId> elsewhere = supply.frames;
+  for (FrameOrder order = 0; order <= kLargestOrder; ++order)
+    elsewhere[order] -= places.usable_frames[order];
+  for (std::uint32_t first = 0; first < count; ++first) {
+    // To the end of the last frame, where no edge is the end.
+    std::uint32_t after = first + edges.places();
+    const bool has_edges = edges.lead != 0 || edges.trail != 0;
+    const std::uint32_t more = has_edges ? 0 : places_to_frame(window, after);
+    after += more;
+    if (after > end) break;
     if (places.fixed[after] != places.fixed[first]) continue;
     const bool cuts = first != 0 && places.unmaps[first] && places.unmaps[first - 1];
     const std::uint32_t begin = first + edges.lead;
@@ -105,16 +124,12 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, Supply supply, Rea
     const std::uint32_t unmapped = places.begins[after] - places.begins[first] + (cuts ? 1 : 0);
     const std::uint32_t calls = edges.lead + filled + edges.trail + moved + unmapped + 1;
     if (calls >= best.calls) continue;
-    if (pairs) {
-      if (moved != 0 || !keeps_frames(window, places, edges, first)) continue;
-      // Gaps of an odd length need a single page each; two of those make up for a pair.
-      PageId odd = 0;
-      for (const UnitRange& gap : gaps_in(places, begin, after - edges.trail)) odd += gap.size % 2;
-      const PageId singles = supply.singles - places.usable_singles;
-      const PageId paired = spare - places.usable - singles;
-      if (odd > singles || filled - odd > paired + (singles - odd) / 2 * 2) continue;
+    if (frames_.any_joined() &&
+        (moved != 0 || !keeps_frames(window, places, edges, first, after) ||
+         !can_fill(gaps_in(places, begin, after - edges.trail), elsewhere))) {
+      continue;
     }
-    best = {id, first, calls, edges.whole};
+    best = {id, first, calls, edges.whole + more};
   }
 }
 
@@ -125,8 +140,8 @@ std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
   Supply supply;
   for (const PageRange& run : home_.free_runs(reach)) {
     supply.pages += run.count;
-    for (PageId page = run.first; page < run.first + run.count; ++page) {
-      supply.singles += frames_.pages(page) == 1 ? 1 : 0;
+    for (PageId page = run.first; page < run.first + run.count; page = frames_.end(page)) {
+      ++supply.frames[frames_.order(page)];
     }
   }
   Edges edges;
@@ -134,15 +149,9 @@ std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
   if (edges.whole > supply.pages + comfort) edges = choose_edges(size, reach, true);
   const PageId missing = edges.whole > supply.pages ? edges.whole - supply.pages : 0;
   supply.pages += missing;
-  supply.singles += missing;
+  supply.frames[0] += missing;
   Run best{0, 0, calls_below, 0};
-  for (const WindowId id : idle) {
-    find_run(id, edges, supply, reach, best);
-    if (!frames_.any_pairs() || edges.lead != 0 || edges.trail != 0) continue;
-    Edges longer = edges;  // to the end of the last frame
-    ++longer.whole;
-    find_run(id, longer, supply, reach, best);
-  }
+  for (const WindowId id : idle) find_run(id, edges, supply, reach, best);
   if (best.calls == calls_below) return {};
   if (missing != 0) {
     WindowPlan plan;
@@ -187,45 +196,56 @@ WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges
   return plan;
 }
 
-void WindowPlanner::fill_gaps(WindowPlan& plan, const Window& window,
-                              const std::vector<UnitRange>& gaps, UnitRange between,
-                              Reach reach) const {
-  PageId odd = 0;
-  PageId twos = 0;
+ByOrder<PageId> WindowPlanner::frames_wanted(const std::vector<UnitRange>& gaps) {
+  ByOrder<PageId> wanted{};
   for (const UnitRange& gap : gaps) {
-    odd += gap.size % 2;
-    twos += gap.size / 2;
+    for (FrameOrder order = 0; order < kLargestOrder; ++order)
+      wanted[order] += gap.size >> order & 1;
+    wanted[kLargestOrder] += gap.size >> kLargestOrder;
   }
-  std::vector<PageId> singles;
-  std::vector<PageId> pairs;
-  for (const PageId page : free_frames(2 * twos + odd, window.pages, reach)) {
-    if (frames_.pages(page) == 1) {
-      singles.push_back(page);
-    } else if (pairs.size() < twos) {
-      pairs.push_back(page);
-    }
+  return wanted;
+}
+
+ByOrder<std::vector<PageId>> WindowPlanner::choose_frames(const std::vector<UnitRange>& gaps,
+                                                          const Window& window, UnitRange between,
+                                                          Reach reach) const {
+  PageId count = 0;
+  for (const UnitRange& gap : gaps) count += gap.size;
+  ByOrder<std::vector<PageId>> chosen;
+  for (const PageId page : free_frames(count, window.pages, reach)) {
+    chosen[frames_.order(page)].push_back(page);
   }
-  const std::size_t wanted = odd + 2 * (twos - pairs.size());
+  ByOrder<PageId> wanted = frames_wanted(gaps);
+  for (FrameOrder order = kLargestOrder; order > 0; --order) {
+    if (chosen[order].size() > wanted[order]) chosen[order].resize(wanted[order]);
+    wanted[order - 1] += 2 * (wanted[order] - static_cast<PageId>(chosen[order].size()));
+  }
+  std::vector<PageId>& singles = chosen[0];
   // The ends are exchanged too: free pages there may be used in between.
-  for (std::uint32_t place = 0; place < window.pages.size() && singles.size() < wanted; ++place) {
+  for (std::uint32_t place = 0; place < window.pages.size() && singles.size() < wanted[0];
+       ++place) {
     const bool stays = place >= between.begin && place < between.begin + between.size;
     const PageId page = window.pages[place];
     if (!stays && page != kNoPage && home_.is_free(page, reach)) singles.push_back(page);
   }
-  singles.resize(wanted, kNoPage);
-  std::sort(pairs.begin(), pairs.end());
-  std::sort(singles.begin(), singles.end());
-  auto single = singles.begin();
-  auto pair = pairs.begin();
+  singles.resize(wanted[0], kNoPage);
+  for (std::vector<PageId>& frames : chosen) std::sort(frames.begin(), frames.end());
+  return chosen;
+}
+
+void WindowPlanner::fill_gaps(WindowPlan& plan, const Window& window,
+                              const std::vector<UnitRange>& gaps, UnitRange between,
+                              Reach reach) const {
+  const ByOrder<std::vector<PageId>> chosen = choose_frames(gaps, window, between, reach);
+  ByOrder<std::size_t> next{};
   for (const UnitRange& gap : gaps) {
     Unit place = gap.begin;
     const Unit end = gap.begin + gap.size;
-    while (place < end) {
-      if (end - place >= 2 && pair != pairs.end()) {
-        plan.fills.push_back({place++, *pair});
-        plan.fills.push_back({place++, *pair++ + 1});
-      } else {
-        plan.fills.push_back({place++, *single++});
+    for (FrameOrder order = kLargestOrder + 1; order-- > 0;) {
+      const PageId pages = PageId{1} << order;
+      while (end - place >= pages && next[order] < chosen[order].size()) {
+        const PageId first = chosen[order][next[order]++];
+        for (PageId i = 0; i < pages; ++i) plan.fills.push_back({place++, first + i});
       }
     }
   }

@@ -18,8 +18,7 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reac
   const Unit page_units = home_.page_units();
   const std::uint32_t count = extent.end;
   // Wholly free pages a run needs at least: all of the size, or all but what two edges can give.
-  const Unit edges =
-      edge_sharing_ ? 2 * ((home_.frames().any_pairs() ? 2 : 1) * page_units - 1) : 0;
+  const Unit edges = edge_sharing_ ? 2 * (home_.frames().largest() * page_units - 1) : 0;
   const auto least =
       std::max<std::uint32_t>(1, size > edges ? (size - edges + page_units - 1) / page_units : 1);
   // A run may reach back into older extents; one that lies wholly in those was found there.

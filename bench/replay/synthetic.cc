@@ -45,6 +45,9 @@ class Program {
     return low + random_() % (high - low + 1);
   }
 
+  /// Adds to what is said of the trace's origin.
+  void note(const std::string& text) { trace_.source += text; }
+
   Trace take() { return std::move(trace_); }
 
  private:
@@ -85,19 +88,22 @@ void operators(Program& program, int count, std::uint64_t row, std::uint64_t tok
 
 Trace varlen(const SyntheticOptions& options) {
   Program program("varlen", options.seed);
+  if (options.batch != SyntheticOptions{}.batch) {
+    program.note(", " + std::to_string(options.batch) + " sequences in a step");
+  }
   constexpr std::uint64_t kLayers = 16;
   constexpr std::uint64_t kHidden = 1024;
   constexpr std::uint64_t kHeads = 16;
-  constexpr std::uint64_t kBatch = 8;
+  const std::uint64_t batch = options.batch;
   constexpr std::uint64_t kVocabulary = 50257;
   constexpr std::size_t kLosses = 16;  // kept for the log
   model_states(program, kLayers, kHidden);
   std::vector<std::uint32_t> gradients;
   std::vector<std::uint32_t> losses;
   std::uint64_t length = program.between(64, 768);
-  std::uint32_t input = program.alloc(kBatch * length * 8);
+  std::uint32_t input = program.alloc(batch * length * 8);
   for (int step = 0; step < options.steps; ++step) {
-    const std::uint64_t tokens = kBatch * length;
+    const std::uint64_t tokens = batch * length;
     const std::uint64_t row = tokens * kHidden;
     std::vector<std::vector<std::uint32_t>> saved(kLayers);
     for (auto& layer : saved) {
@@ -105,8 +111,8 @@ Trace varlen(const SyntheticOptions& options) {
       layer.push_back(program.alloc(row * kHalf));      // normalised
       layer.push_back(program.alloc(tokens * kFloat));  // its mean and deviation
       layer.push_back(program.alloc(3 * row * kHalf));  // queries, keys, values
-      const std::uint32_t scores = program.alloc(kBatch * kHeads * length * length * kHalf);
-      layer.push_back(program.alloc(kBatch * kHeads * length * length * kHalf));
+      const std::uint32_t scores = program.alloc(batch * kHeads * length * length * kHalf);
+      layer.push_back(program.alloc(batch * kHeads * length * length * kHalf));
       program.free(scores);
       layer.push_back(program.alloc(row * kHalf));      // attention
       layer.push_back(program.alloc(4 * row * kHalf));  // feed forward
@@ -128,7 +134,7 @@ Trace varlen(const SyntheticOptions& options) {
     std::uint32_t flowing = program.alloc(row * kFloat);
     program.free(half);
     const std::uint64_t next_length = program.between(64, 768);
-    const std::uint32_t next_input = program.alloc(kBatch * next_length * 8);  // prefetched
+    const std::uint32_t next_input = program.alloc(batch * next_length * 8);  // prefetched
     for (std::uint64_t i = kLayers; i-- > 0;) {
       const std::uint32_t wide = program.alloc(4 * row * kHalf);
       gradients.push_back(program.alloc(8 * kHidden * kHidden * kFloat));

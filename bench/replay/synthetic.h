@@ -21,6 +21,7 @@ namespace gapless::bench {
 struct SyntheticOptions {
   int steps = 300;
   std::uint64_t seed = 1;
+  std::uint64_t batch = 8;  // sequences in a step of varlen; its memory grows with them
 };
 
 /// "varlen", "moe", "serve", "serve-concat".

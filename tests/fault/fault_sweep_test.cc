@@ -50,7 +50,8 @@ class Scenario {
     options.window_factor = 1;
     options.window_floor = 0;
     if (part == Part::pools) options.spill = 128 * MiB;
-    options.pairs_from = 24 * MiB;
+    options.frames_from = 12 * MiB;
+    options.frames_per_request = 1;
     allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
   }
 

@@ -28,11 +28,13 @@ std::vector<Case> cases() {
   Options small_pages;
   small_pages.page_size = 64 << 10;
   small_pages.window_floor = 0;  // windows are to be evicted too
-  small_pages.pairs_from = 2 * kMiB;
+  small_pages.frames_from = 2 * kMiB;
+  small_pages.frames_per_request = 4;
   Options single_pages = small_pages;
-  single_pages.pairs_from = UINT64_MAX;
-  Options pairs_only = small_pages;
-  pairs_only.pairs_from = 0;
+  single_pages.frames_from = UINT64_MAX;
+  Options large_frames = small_pages;
+  large_frames.frames_from = 0;
+  large_frames.frames_per_request = 1;
   Options many_windows = small_pages;
   many_windows.window_floor = 512 * kMiB;
   Options no_windows = small_pages;
@@ -83,8 +85,8 @@ std::vector<Case> cases() {
   return {
       {"one_stream", machine(small_pages, 1), one},
       {"single_pages", machine(single_pages, 3), three, 0.5},
-      {"pairs_of_pages", machine(pairs_only, 1), faults, 0.5},
-      {"pairs_of_pages_pools", machine(pairs_only, 3), pools, 0.5},
+      {"large_frames", machine(large_frames, 1), faults, 0.5},
+      {"large_frames_pools", machine(large_frames, 3), pools, 0.5},
       {"crowded", machine(small_pages, 1), crowded},
       {"three_streams", machine(small_pages, 3), three},
       {"faults_and_limits", machine(small_pages, 1), faults},

@@ -175,6 +175,17 @@ TEST_F(Command, GenerateConvertAndReplayWorkTogether) {
   ASSERT_EQ(output.status, 0) << output.text;
   EXPECT_EQ(json::parse(output.text)[0]["trace"], "moe");
   EXPECT_EQ(run("generate dreams").status, 2);
+  EXPECT_EQ(run("generate moe --batch 16 -o " + made).status, 2);
+}
+
+TEST_F(Command, GenerateMakesAProgramLarger) {
+  const auto peak = [&](const std::string& flags) {
+    const std::string made = folder.file("varlen.gtrace");
+    EXPECT_EQ(run("generate varlen --steps 2 -o " + made + flags).status, 0);
+    const Output output = run("replay --json --allocator native " + made);
+    return json::parse(output.text)[0]["peak_allocated_bytes"].get<std::uint64_t>();
+  };
+  EXPECT_GT(peak(" --batch 16"), peak("") * 3 / 2);
 }
 
 TEST_F(Command, InspectExplainsASnapshot) {

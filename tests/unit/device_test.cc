@@ -269,21 +269,37 @@ TEST_F(Device, WhatIsWholePagesLongBeginsWithOne) {
   EXPECT_EQ(allocator->report().free_page_bytes, 16 * MiB);
 }
 
-TEST_F(Device, APageIsFreeWhenItsPairIs) {
+TEST_F(Device, APageIsFreeWhenItsFrameIs) {
   Options options;
   options.slack = 0;
-  options.pairs_from = 2 * MiB;
-  start(options, 64 * MiB);
+  options.frames_from = 2 * MiB;
+  start(options, 128 * MiB);
   const DeviceAddress first = alloc(2 * MiB);
-  const DeviceAddress large = alloc(8 * MiB);  // pages 1, 2 and 3 as one, 4
-  EXPECT_EQ(gpu->resolve(0, large, 8 * MiB)->size(), 3U);
+  const DeviceAddress large = alloc(64 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31, 32
+  EXPECT_EQ(gpu->resolve(0, large, 64 * MiB)->size(), 17U);
   free(large);
-  EXPECT_EQ(allocator->report().free_page_bytes, 8 * MiB);
+  EXPECT_EQ(allocator->report().free_page_bytes, 64 * MiB);
   const DeviceAddress block = alloc(2 * MiB + 512);  // page 1 and a little of 2
   EXPECT_EQ(block, large);
-  EXPECT_EQ(allocator->report().free_page_bytes, 2 * MiB);
+  EXPECT_EQ(allocator->report().free_page_bytes, 58 * MiB);
   free(block);
   free(first);
+}
+
+TEST_F(Device, FramesGrowWithTheHeapAndTheRequest) {
+  Options options;
+  options.slack = 0;
+  options.frames_from = 32 * MiB;
+  start(options, 4096 * MiB);
+  const auto pieces = [&](std::uint64_t bytes) {
+    return gpu->resolve(0, alloc(bytes), bytes)->size();
+  };
+  EXPECT_EQ(pieces(64 * MiB), 32U);    // nothing is there yet
+  EXPECT_EQ(pieces(64 * MiB), 16U);    // 64 MiB are: at most four pages, of which 16 are too much
+  EXPECT_EQ(pieces(62 * MiB), 31U);    // even two are
+  EXPECT_EQ(pieces(66 * MiB), 17U);    // page 95 | 96 and 97 | ...
+  EXPECT_EQ(pieces(256 * MiB), 16U);   // 256 MiB are there: up to 16 pages, 8 for this request
+  EXPECT_EQ(pieces(1024 * MiB), 32U);  // 16 pages each
 }
 
 TEST_F(Device, ExtendsAWindowForALargerRequest) {

@@ -115,9 +115,11 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
 }
 
 TEST_F(Sharing, PiecesMayBeOfTwoSizes) {
-  start({.capacity = 32 * MiB, .settings = "slack:0,pairs_from:2MiB", .keep_contents = true});
+  start({.capacity = 32 * MiB,
+         .settings = "slack:0,frames_from:4MiB,frames_per_request:2",
+         .keep_contents = true});
   const DeviceAddress a = alloc(3 * MiB);  // two single pages
-  const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, and two pairs
+  const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, and two of two
   for (std::uint64_t i = 0; i < 9; ++i) gpu->memset_d32(0, b + i * MiB, 100 + i, 1, 0);
   SharedBlock shared;
   ASSERT_EQ(allocator->share(b, shared), Status::ok);
