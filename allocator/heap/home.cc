@@ -141,6 +141,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
+  const bool many = size >= kManyPages << page_shift_;
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
   const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
@@ -154,6 +155,7 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     // whole pages when it is freed.
     const Unit up = frame_up(hole.begin) << page_shift_;
     if ((size & (page_units_ - 1)) == 0 && up + size <= hole.end()) return {id, up};
+    if (many) return {id, hole.begin};
     for (const Unit begin : {hole.begin, hole.end() - size}) {
       const PageId broken = pages_broken(hole, {begin, size});
       if (broken >= least) continue;

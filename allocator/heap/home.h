@@ -109,9 +109,10 @@ class Home {
   // --- blocks ----------------------------------------------------------------------------------
 
   /// Best fit: the smallest hole of at least `size` units that `owner` may use, the lowest of
-  /// these, at its begin. Large requests go where they break the fewest wholly free pages: to
-  /// either end of one of the few smallest holes that fit; those of whole pages to a page's begin,
-  /// where one of these holes has room from there on.
+  /// these, at its begin. Requests of about a page to some go where they break the fewest wholly
+  /// free pages: to either end of one of the few smallest holes that fit. To larger ones a page is
+  /// little; at the begin they leave what will be free together. Those of whole pages go to a
+  /// page's begin, where such a hole has room from there on.
   ///
   ///   pages       |       |       |       |       |
   ///   hole           [.......................]          a request of 1.5 pages:
@@ -238,8 +239,9 @@ class Home {
   };
 
   static constexpr Owner kNobody = UINT16_MAX;
-  // Requests from 1 MiB on are worth a look at pages.
+  // Requests from 1 MiB on are worth a look at pages, and up to so many pages at several holes.
   static constexpr Unit kLargeUnits = 2048;
+  static constexpr PageId kManyPages = 16;
 
   [[nodiscard]] BlockId best_fit(Unit size, Owner owner, Owner anyone) const;
   /// Of a stream's own hole and anyone's, the one that a request goes to.

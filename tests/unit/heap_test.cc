@@ -291,23 +291,27 @@ TEST_F(HomeTest, RemovedPagesLeaveGapsThatGrowthFills) {
   EXPECT_EQ(home.largest_hole(kOne), 6 * kPage);
 }
 
-TEST(HomeLarge, LargeRequestsBreakTheFewestPages) {
+TEST(HomeLarge, RequestsOfSomePagesBreakTheFewest) {
   BlockTable blocks;
   constexpr Unit kPage = 4096;
-  Home home(blocks, kPage, 16);
-  home.add_pages({0, 8}, 1, 1);
-  // A hole from the middle of page 0 to half of page 3.
-  const BlockId low = home.carve(home.fit(100, 1).hole, {0, kPage / 2}, BlockState::live);
-  const Unit end = 3 * kPage + kPage / 4;
-  home.carve(home.hole_at(4 * kPage), {end, 8 * kPage - end}, BlockState::live);
+  constexpr Unit kBegin = kPage * 7 / 8;
+  constexpr Unit kEnd = 40 * kPage + kPage / 2;
+  Home home(blocks, kPage, 64);
+  home.add_pages({0, 64}, 1, 1);
+  // A hole from the last eighth of page 0 to half of page 40.
+  home.carve(home.fit(100, 1).hole, {0, kBegin}, BlockState::live);
+  home.carve(home.hole_at(kEnd), {kEnd, 64 * kPage - kEnd}, BlockState::live);
   home.validate();
-  // 1.25 pages: at the begin it breaks 1 of 2 whole pages, at the end 1; 1.5 at the begin breaks 1.
-  const Fit fit = home.fit(kPage + kPage / 2, 1);
-  EXPECT_EQ(fit.begin, kPage / 2);
-  const Fit other = home.fit(kPage + kPage / 4, 1);
-  EXPECT_TRUE(other.begin == kPage / 2 || other.begin + kPage + kPage / 4 == end);
-  home.free(low, 1, 1);
-  home.validate();
+  const auto begin = [&](Unit pages, Unit eighths) {
+    return home.fit(pages * kPage + eighths * kPage / 8, 1).begin;
+  };
+  EXPECT_EQ(begin(1, 1), kBegin);  // page 1 at either end
+  // At the begin it would break a page more than at the end.
+  EXPECT_EQ(begin(1, 3), kEnd - kPage * 11 / 8);
+  EXPECT_EQ(begin(15, 3), kEnd - kPage * 123 / 8);
+  EXPECT_EQ(begin(16, 3), kBegin);  // of so many, one is little
+  EXPECT_EQ(begin(3, 0), kPage);    // whole pages
+  EXPECT_EQ(begin(20, 0), kPage);
 }
 
 class WindowsTest : public HomeTest {
