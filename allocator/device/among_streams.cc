@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "allocator/base/bytes.h"
 #include "allocator/device/device_heap.h"
 
 namespace gapless {
@@ -23,6 +24,10 @@ constexpr std::uint64_t kEpochsPerMemory = 64;
 constexpr Epoch kOldAfter = 64;
 // Of the age at which others' memory suffices, the part by which younger memory is taken too.
 constexpr Epoch kYoungerBy = 4;
+// The device is all but full when it has less left than one of so many parts of what it gave. Then
+// a window is worth its calls where it spares so many wholly free pages. Measured, too.
+constexpr std::uint64_t kFullShare = 200;
+constexpr PageId kWorthWindow = 2;
 
 }  // namespace
 
@@ -83,11 +88,39 @@ DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const
   Placed placed;
   if (const Fit fit = home_.fit(size, owner); fit.hole != 0) {
     if (blocks_[fit.hole].owner == owner) note_reuse(owner, size);
-    placed = in_hole_of_any(fit, size, owner);
+    if (recalls) placed = place_in_pieces(fit, size, owner);
+    if (placed.block == 0) placed = in_hole_of_any(fit, size, owner);
   }
   if (placed.block == 0) placed = place_after_miss(size, owner, demand);
   if (recalls && placed.status == Status::ok) recall_.note(place_of(placed.block));
   return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_pieces(const Fit& instead, Unit size, Owner owner) {
+  const auto is_full = [&] { return !room_for(device_pages() / kFullShare + 1); };
+  if (!use_windows() || home_.is_of_many_pages(size) || !is_full()) return {};
+  const PageId broken = home_.pages_broken(instead, size);
+  if (broken < kWorthWindow) return {};
+  const PageId most = broken - kWorthWindow;
+  const auto is_whole = [&](PageId page) { return home_.is_free(page, owner); };
+  if (const auto spot = mapper_.find(size, owner)) {
+    PageId whole = 0;
+    for (const UnitRange& range : mapper_.windows().home_ranges(*spot)) {
+      const PageId end = static_cast<PageId>(div_up(range.begin + range.size, page_units_));
+      for (PageId page = range.begin / page_units_; page < end; ++page) whole += is_whole(page);
+    }
+    if (whole <= most) return in_window(*spot, owner);
+  }
+  WindowPlan plan = mapper_.plan_new(size, owner);
+  const auto whole = std::count_if(plan.fills.begin(), plan.fills.end(),
+                                   [&](const auto& fill) { return is_whole(fill.page); });
+  if (plan.missing != 0 || whole > most) return {};
+  ask_for_ceiling();  // others may have given memory back
+  if (!is_full()) return {};
+  WindowSpot spot;
+  const auto plan_again = [&] { return mapper_.plan_new(size, owner); };
+  last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
+  return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : Placed{};
 }
 
 void DeviceHeap::note_reuse(Owner owner, Unit size) {

@@ -315,6 +315,9 @@ class DeviceHeap {
   [[nodiscard]] Reach reach_for(Unit size, Owner owner) const;
   /// The request where it went the last time the program came by, if that is free and old enough.
   std::optional<Placed> place_as_before(Unit size, Owner owner);
+  /// The request in a window where the device is all but full and the hole `instead` would cost
+  /// more wholly free pages; block 0: it would not.
+  Placed place_in_pieces(const Fit& instead, Unit size, Owner owner);
   /// A stream uses memory again that it freed itself.
   void note_reuse(Owner owner, Unit size);
   /// Memory freed long ago becomes anyone's.
@@ -341,6 +344,8 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
   /// Whether so many more pages may be had, as far as is known.
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
+  /// Asks the device how many more it has.
+  void ask_for_ceiling();
   /// What to answer after last_driver_status_.
   [[nodiscard]] Placed failure() const;
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
@@ -403,8 +408,8 @@ class DeviceHeap {
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;
-  // The driver had no more than this many pages when last asked: no growth beyond it for comfort,
-  // only where a request fails otherwise.
+  // The driver had no more than this many pages when it last refused or was asked: no growth beyond
+  // it for comfort, only where a request fails otherwise.
   std::uint64_t ceiling_pages_ = UINT64_MAX;
   DriverStatus last_driver_status_ = DriverStatus::ok;
   std::function<void(const MappingChange&)> on_mapping_;

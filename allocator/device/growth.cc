@@ -32,9 +32,17 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, FrameOrder order, bo
   }
   home_.add_pages(pages, owner, kNeverUsed);
   if (device_pages() > ceiling_pages_) ceiling_pages_ = UINT64_MAX;
+  if (streams_.several() && !on_host) ask_for_ceiling();
   ++home_growths_;
   note_mapping(true, pages);
   return status;
+}
+
+void DeviceHeap::ask_for_ceiling() {
+  if (streams_.any_capturing()) return;
+  if (const auto free = physical_.free_on_device()) {
+    ceiling_pages_ = device_pages() + *free / page_bytes_;
+  }
 }
 
 DriverStatus DeviceHeap::create_and_map(PageRange pages, bool on_host) {

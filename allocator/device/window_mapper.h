@@ -65,7 +65,11 @@ class WindowMapper {
   [[nodiscard]] bool is_there(const WindowSpot& spot, DeviceAddress address) const;
   /// An extension or a new window (WindowPlanner::plan).
   [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const { return planner_.plan(size, reach); }
-  /// The same, of wholly free pages only.
+  /// A new window, which needs the fewest wholly free pages.
+  [[nodiscard]] WindowPlan plan_new(Unit size, Reach reach) const {
+    return planner_.plan_new(size, reach);
+  }
+  /// plan() of wholly free pages only.
   [[nodiscard]] WindowPlan plan_whole_pages(Unit size, Reach reach) const {
     return WindowPlanner(home_, windows_, blocks_, false).plan(size, reach);
   }

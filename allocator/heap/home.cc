@@ -141,7 +141,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
-  const bool many = size >= kManyPages << page_shift_;
+  const bool many = is_of_many_pages(size);
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
   const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;

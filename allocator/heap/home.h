@@ -123,6 +123,12 @@ class Home {
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
     return fit_by_pages(hole, size);
   }
+  /// Wholly free pages that a request of `size` units there would break.
+  [[nodiscard]] PageId pages_broken(const Fit& fit, Unit size) const {
+    return pages_broken(blocks_[fit.hole], {fit.begin, size});
+  }
+  /// Requests of so many pages or more are placed for what they leave together (fit).
+  [[nodiscard]] bool is_of_many_pages(Unit size) const { return size >= kManyPages << page_shift_; }
   /// Cuts `range` out of a hole; the block that covers it now has that state.
   BlockId carve(BlockId hole, UnitRange range, BlockState state);
   /// A carved block becomes free memory of `owner`; merged with its neighbours.

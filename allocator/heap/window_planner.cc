@@ -148,6 +148,11 @@ WindowPlan WindowPlanner::plan(Unit size, Reach reach) const {
     WindowPlan plan = plan_extension(size, edges, reach);
     if (plan.window) return plan;
   }
+  return plan_new(size, reach);
+}
+
+WindowPlan WindowPlanner::plan_new(Unit size, Reach reach) const {
+  const PageId free = home_.free_pages(reach);
   Edges edges = choose_edges(size, reach, true);
   WindowPlan plan;
   if (edges.whole > free) plan.missing = edges.whole - free;

@@ -58,6 +58,8 @@ class WindowPlanner {
 
   /// An extension or a new window. Always possible, given that the missing pages can be had.
   [[nodiscard]] WindowPlan plan(Unit size, Reach reach) const;
+  /// A new window: of all plans it needs the fewest wholly free pages.
+  [[nodiscard]] WindowPlan plan_new(Unit size, Reach reach) const;
   /// The repair with the fewest calls among windows whose freed places no work uses any more; only
   /// with fewer than `calls_below`. Whole pages are enough (an edge is one more call) where at most
   /// `comfort` of them are missing; beyond that it needs no more memory than plan().

@@ -1,12 +1,16 @@
 #include "allocator/memory/physical_memory.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gapless {
 
 DriverStatus PhysicalMemory::create(std::span<MemoryPiece> pieces) {
   const std::uint64_t bytes = bytes_of(pieces);
-  if (!within_limit(bytes) || !leaves_headroom(bytes)) return DriverStatus::out_of_memory;
+  if (!within_limit(bytes)) return DriverStatus::out_of_memory;
+  if (headroom_bytes_ != 0 && free_on_device().value_or(bytes) < bytes) {
+    return DriverStatus::out_of_memory;
+  }
   return create(pieces, false);
 }
 
@@ -30,11 +34,10 @@ DriverStatus PhysicalMemory::create(std::span<MemoryPiece> pieces, bool on_host)
   return DriverStatus::ok;
 }
 
-bool PhysicalMemory::leaves_headroom(std::uint64_t bytes) const {
-  if (headroom_bytes_ == 0) return true;
+std::optional<std::uint64_t> PhysicalMemory::free_on_device() const {
   MemInfo info;
-  if (driver_.mem_info(device_, info) != DriverStatus::ok) return true;
-  return info.free_bytes >= bytes + headroom_bytes_;
+  if (driver_.mem_info(device_, info) != DriverStatus::ok) return {};
+  return info.free_bytes - std::min(info.free_bytes, headroom_bytes_);
 }
 
 void PhysicalMemory::release(std::span<const MemoryPiece> pieces) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -44,6 +45,8 @@ class PhysicalMemory {
     return elsewhere + reserved_bytes_ + bytes <= limit_bytes_;
   }
 
+  /// What the device has free now beyond the headroom; nothing where the driver does not say.
+  [[nodiscard]] std::optional<std::uint64_t> free_on_device() const;
   /// Leaves so much of the device free.
   void set_headroom_bytes(std::uint64_t bytes) { headroom_bytes_ = bytes; }
 
@@ -64,7 +67,6 @@ class PhysicalMemory {
  private:
   DriverStatus create(std::span<MemoryPiece> pieces, bool on_host);
   void release_one(const MemoryPiece& piece);
-  [[nodiscard]] bool leaves_headroom(std::uint64_t bytes) const;
 
   Driver& driver_;
   DeviceIndex device_;

@@ -10,7 +10,7 @@ namespace {
 class StreamPrograms : public ::testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] static StreamRunResult run(const std::string& allocator, double headroom = -1) {
-    const StreamProgram program = stream_program(GetParam(), {.iterations = 16});
+    const StreamProgram program = stream_program(GetParam(), {.iterations = 24});
     StreamRunOptions options;
     options.costs = simgpu::load_cost_profile("a100");
     if (headroom >= 0) {
