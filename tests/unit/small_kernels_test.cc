@@ -22,6 +22,12 @@ constexpr const char* kAdd =
     "_ZN2at6native29vectorized_elementwise_kernelILi2ENS0_15CUDAFunctor_"
     "addIlEESt5arrayIPcLm3EEEEviT0_T1_";
 
+// ... <4, at::native::BinaryFunctor<float, float, bool, CompareFunctor<float>>, std::array<char*,
+// 3>>
+constexpr const char* kCompare =
+    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIffbNS0_12_GLOBAL__N_"
+    "114CompareFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_";
+
 class SmallKernels : public ::testing::Test {
  protected:
   SmallKernels() : memory_(Config{{gpu()}, {gpu()}, {0}, ""}) {
@@ -65,6 +71,22 @@ TEST_F(SmallKernels, FillAndAdd) {
   data[2] = base_ + 1024;
   run_small_kernel(add, adding, memory_);
   EXPECT_EQ((read<std::int64_t, 2>(base_ + 512)), (std::array<std::int64_t, 2>{20, -28}));
+}
+
+TEST_F(SmallKernels, NoOrderAmongNumbersThatNobodyComputed) {
+  const SmallKernel compare = recognise_kernel(kCompare);
+  ASSERT_EQ(compare.action, SmallKernel::Action::compare);
+  ASSERT_EQ(compare.operands, 2);
+  int count = 2;
+  int less_or_equal = 2;
+  DeviceAddress data[] = {base_, base_ + 512, base_ + 1024};
+  void* comparing[] = {&count, &less_or_equal, data};
+  run_small_kernel(compare, comparing, memory_);
+  EXPECT_EQ((read<bool, 2>(base_)), (std::array<bool, 2>{false, false}));
+  const float numbers[] = {0, -1};
+  ASSERT_TRUE(memory_.write(base_ + 1024, numbers, sizeof numbers));
+  run_small_kernel(compare, comparing, memory_);
+  EXPECT_EQ((read<bool, 2>(base_)), (std::array<bool, 2>{true, false}));
 }
 
 TEST_F(SmallKernels, LeaveAloneWhatIsLargeOrNoMemory) {
