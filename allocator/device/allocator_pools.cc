@@ -235,6 +235,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   for (const auto& [address, block] : wanted) places.push_back(block->place);
   if (!heap.could_be_at(places, pool->index, leaving)) return Status::invalid_argument;
   ++pool->users;  // it stays while it has no block for a moment
+  restores_ = true;
   for (const BlockId id : leaving) {
     delta.freed.push_back(heap.address_of(id));
     free_block(arena, arena.take(delta.freed.back()));
@@ -251,6 +252,8 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   }
   if (statistics_.has_deferred()) statistics_.note_active();
   --pool->users;
+  restores_ = false;
+  keep_soft_limit();
   return Status::ok;
 }
 

@@ -210,10 +210,11 @@ Status DeviceAllocator::record_stream(DeviceAddress address, const DeviceStream&
 
 void DeviceAllocator::after_free(Arena& arena, Owner owner, std::uint64_t bytes) {
   note_pool_free(arena.heap.streams().sets().pool_of(owner), bytes);
-  if (main_.heap.reserved_bytes() > options_.soft_limit) keep_soft_limit();
+  keep_soft_limit();
 }
 
 void DeviceAllocator::keep_soft_limit() {
+  if (main_.heap.reserved_bytes() <= options_.soft_limit || restores_) return;
   const std::uint64_t over = main_.heap.reserved_bytes() - options_.soft_limit;
   const std::uint64_t free = main_.heap.home().free_units() * kUnitBytes;
   if (free < std::max(over, soft_limit_needs_bytes_)) return;

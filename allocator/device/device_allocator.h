@@ -415,6 +415,7 @@ class DeviceAllocator {
   std::vector<std::unique_ptr<SourcedArena>> spent_;  // given up; still with memory
   mutable Pools pools_;
   bool watches_frees_ = false;  // after_free() has something to do
+  bool restores_ = false;       // a pool's state: no memory is given back meanwhile
   // Free bytes below which giving pages back would not help to keep the soft limit.
   std::uint64_t soft_limit_needs_bytes_ = 0;
   StatisticsKeeper statistics_;

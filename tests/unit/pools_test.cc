@@ -499,6 +499,33 @@ TEST_F(PoolsTest, ARestoredPoolHasItsBlocksWhereTheyWere) {
 }
 
 // A state outlives its pool; one of the same name may have its memory later.
+// Giving memory back for the soft limit in between unmapped the windows that were wanted again.
+TEST_F(PoolsTest, TheSoftLimitWaitsUntilAPoolIsRestored) {
+  start({.capacity = 256 * MiB});
+  std::vector<DeviceAddress> between;
+  for (int i = 0; i < 16; ++i) between.push_back(alloc(2 * MiB));
+  for (std::size_t i = 0; i < between.size(); i += 2) free(between[i]);
+  begin(kPool);
+  const DeviceAddress window = alloc(12 * MiB);
+  const PoolState state = allocator->checkpoint_pool(kPool);
+  free(window);
+  const DeviceAddress other = alloc(8 * MiB);
+  end(kPool);
+  const DeviceAddress outside = alloc(64 * MiB);
+  free(outside);
+  allocator->set_soft_limit_bytes(reserved() - 8 * MiB);
+  PoolDelta delta;
+  ASSERT_EQ(allocator->restore_pool(state, delta), Status::ok);
+  allocator->validate();
+  EXPECT_EQ(delta.freed, std::vector<DeviceAddress>{other});
+  EXPECT_EQ(delta.allocated, std::vector<DeviceAddress>{window});
+  write(window, 12 * MiB, 0);
+  EXPECT_LE(reserved(), allocator->statistics().reserved_bytes.all.peak - 8 * MiB);
+  free(window);
+  release(kPool);
+  for (std::size_t i = 1; i < between.size(); i += 2) free(between[i]);
+}
+
 TEST_F(PoolsTest, AStateMayBeRestoredInAPoolThatWasMadeAgain) {
   start();
   begin(kPool);
