@@ -27,9 +27,10 @@ enum class CrossStream : std::uint8_t {
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
-  X(bytes, frames_from, std::uint64_t{5} << 30,                                                    \
+  X(bytes, frames_from, std::uint64_t{2} << 30,                                                    \
     "above this, memory for large requests comes in pieces of two pages, above twice this of "     \
-    "four, and so on up to 16, for fewer driver calls")                                            \
+    "four, and so on up to 16, for fewer driver calls; above 2.5 times as much where more than "   \
+    "0.4 % lies free in parts of pages")                                                           \
   X(count, frames_per_request, 16,                                                                 \
     "a request is large where it takes at least this many such pieces")                            \
   X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \

@@ -302,6 +302,23 @@ TEST_F(Device, FramesGrowWithTheHeapAndTheRequest) {
   EXPECT_EQ(pieces(1024 * MiB), 32U);  // 16 pages each
 }
 
+TEST_F(Device, FramesComeLaterWherePiecesOfPagesAreFree) {
+  Options options;
+  options.slack = 0;
+  options.frames_from = 128 * MiB;
+  start(options, 4096 * MiB);
+  const auto pieces = [&](std::uint64_t bytes) {
+    return gpu->resolve(0, alloc(bytes), bytes)->size();
+  };
+  const DeviceAddress small = alloc(3 * MiB / 2);  // half a megabyte of its page: 0.4 % of 125
+  EXPECT_EQ(pieces(126 * MiB), 63U);
+  EXPECT_EQ(pieces(64 * MiB), 16U);  // of 128 MiB that is less
+  const DeviceAddress other = alloc(3 * MiB / 2);
+  EXPECT_EQ(pieces(64 * MiB), 32U);  // 1 of 194 MiB
+  free(small);
+  free(other);
+}
+
 TEST_F(Device, ExtendsAWindowForALargerRequest) {
   Options options;
   options.slack = 0;

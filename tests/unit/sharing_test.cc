@@ -116,7 +116,7 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
 
 TEST_F(Sharing, PiecesMayBeOfTwoSizes) {
   start({.capacity = 32 * MiB,
-         .settings = "slack:0,frames_from:4MiB,frames_per_request:2",
+         .settings = "slack:0,frames_from:1MiB,frames_per_request:2",
          .keep_contents = true});
   const DeviceAddress a = alloc(3 * MiB);  // two single pages
   const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, and two of two
