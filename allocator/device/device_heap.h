@@ -24,6 +24,7 @@
 #include "allocator/device/options.h"
 #include "allocator/device/recall.h"
 #include "allocator/device/window_mapper.h"
+#include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
 #include "allocator/memory/address_space.h"
 #include "allocator/memory/physical_memory.h"
@@ -225,9 +226,11 @@ class DeviceHeap {
  private:
   Placed in_hole(const Fit& fit, Unit size) {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
+    note_made(size);
     return {Status::ok, block, home_address(fit.begin)};
   }
   void free_block(BlockId block, Owner owner, Epoch epoch) {
+    note_freed(blocks_[block].size);
     if (blocks_[block].state == BlockState::live) [[likely]] {
       home_.free(block, owner_of_free(blocks_[block].begin, owner), epoch);
     } else {
@@ -235,6 +238,16 @@ class DeviceHeap {
     }
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
+  void note_made(Unit size) {
+    if (size >= GrowingCopies::kSmallest) [[unlikely]]
+      copies_.note_made(size);
+  }
+  void note_freed(Unit size) {
+    if (size < GrowingCopies::kSmallest) [[likely]]
+      return;
+    copies_.note_freed(size);
+    home_.keep_order(copies_.prevail());
+  }
 
   // --- spilled (spill.cc) -----------------------------------------------------------------------
 
@@ -340,7 +353,8 @@ class DeviceHeap {
   Placed map_window_or_grow(Unit size, Reach reach, const Demand& demand,
                             const std::optional<PageRange>& growth);
 
-  /// Reserved bytes up to which the home grows although free pages would add up.
+  /// Reserved bytes up to which the home grows although free pages would add up: the slack above
+  /// the peak; where copies grow, what windows would lose above what is live now, if that is more.
   [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
   /// Whether so many more pages may be had, as far as is known.
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
@@ -386,6 +400,7 @@ class DeviceHeap {
   unsigned page_shift_;
   BlockTable blocks_;
   Home home_;
+  GrowingCopies copies_;
   StreamLedger streams_;
   PhysicalMemory physical_;
   AddressSpace home_space_;

@@ -41,6 +41,9 @@ enum class CrossStream : std::uint8_t {
     "host memory to go on with, slowly, where a request would fail otherwise; 0: none")            \
   X(percent, slack, 0.9,                                                                           \
     "grow rather than make a window while reserved stays within this much above peak allocated")   \
+  X(percent, copies_slack, 3.0,                                                                    \
+    "the same above what is allocated now, at most, while most large blocks are copied into "      \
+    "slightly larger ones, as growing key-value caches are")                                       \
   X(count, window_factor, 4,                                                                       \
     "pages mapped in windows, at most this many times the pages there are (several streams: "      \
     "twice)")                                                                                      \

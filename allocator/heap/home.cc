@@ -141,7 +141,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
-  const bool many = is_of_many_pages(size);
+  const bool at_begin = keeps_order_ || is_of_many_pages(size);
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
   const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
@@ -155,7 +155,7 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     // whole pages when it is freed.
     const Unit up = frame_up(hole.begin) << page_shift_;
     if ((size & (page_units_ - 1)) == 0 && up + size <= hole.end()) return {id, up};
-    if (many) return {id, hole.begin};
+    if (at_begin) return {id, hole.begin};
     for (const Unit begin : {hole.begin, hole.end() - size}) {
       const PageId broken = pages_broken(hole, {begin, size});
       if (broken >= least) continue;

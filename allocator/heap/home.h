@@ -111,8 +111,8 @@ class Home {
   /// Best fit: the smallest hole of at least `size` units that `owner` may use, the lowest of
   /// these, at its begin. Requests of about a page to some go where they break the fewest wholly
   /// free pages: to either end of one of the few smallest holes that fit. To larger ones a page is
-  /// little; at the begin they leave what will be free together. Those of whole pages go to a
-  /// page's begin, where such a hole has room from there on.
+  /// little; at the begin they leave what will be free together, as do all while an order is kept.
+  /// Those of whole pages go to a page's begin, where such a hole has room from there on.
   ///
   ///   pages       |       |       |       |       |
   ///   hole           [.......................]          a request of 1.5 pages:
@@ -123,6 +123,8 @@ class Home {
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
     return fit_by_pages(hole, size);
   }
+  /// Whether blocks are to stay in the order in which they come: at the begin of holes.
+  void keep_order(bool keep) { keeps_order_ = keep; }
   /// Wholly free pages that a request of `size` units there would break.
   [[nodiscard]] PageId pages_broken(const Fit& fit, Unit size) const {
     return pages_broken(blocks_[fit.hole], {fit.begin, size});
@@ -364,6 +366,7 @@ class Home {
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
+  bool keeps_order_ = false;
   std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;

@@ -1,0 +1,154 @@
+// Blocks that are copied into slightly larger ones, as concatenation grows a key-value cache.
+#include "allocator/heap/growing_copies.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/on_device.h"
+
+namespace gapless {
+namespace {
+
+constexpr Unit kBlock = 6 * 2048;  // 6 MiB
+
+void copy(GrowingCopies& copies, Unit size, Unit more) {
+  copies.note_made(size + more);
+  copies.note_freed(size);
+}
+
+GrowingCopies after_copies(int count, Unit more) {
+  GrowingCopies copies;
+  for (int i = 0; i < count; ++i) copy(copies, kBlock, more);
+  return copies;
+}
+
+TEST(GrowingCopiesTest, PrevailAfterSomeHundred) {
+  EXPECT_FALSE(after_copies(100, 8).prevail());
+  EXPECT_TRUE(after_copies(200, 8).prevail());
+  EXPECT_NEAR(after_copies(200, 8).mean_size(), kBlock, 1);
+}
+
+TEST(GrowingCopiesTest, AreNeitherEqualNorSmallerNorMuchLarger) {
+  EXPECT_FALSE(after_copies(1000, 0).prevail());
+  EXPECT_FALSE(after_copies(1000, 0 - Unit{8}).prevail());
+  EXPECT_FALSE(after_copies(1000, kBlock / 16 + 1).prevail());
+  EXPECT_TRUE(after_copies(1000, kBlock / 16).prevail());
+}
+
+TEST(GrowingCopiesTest, MayBeMadeSeveralAtATime) {
+  GrowingCopies copies;
+  for (int i = 0; i < 200; ++i) {
+    for (int made = 0; made < 8; ++made) copies.note_made(made == 0 ? kBlock + 8 : 3 * kBlock);
+    copies.note_freed(kBlock);
+  }
+  EXPECT_TRUE(copies.prevail());
+}
+
+TEST(GrowingCopiesTest, AreForgotten) {
+  GrowingCopies copies = after_copies(1000, 8);
+  for (int i = 0; i < 300; ++i) copies.note_freed(kBlock);  // made: the last eight, still
+  EXPECT_TRUE(copies.prevail());
+  for (int i = 0; i < 400; ++i) {
+    copies.note_made(kBlock);
+    copies.note_freed(kBlock);
+  }
+  EXPECT_FALSE(copies.prevail());
+}
+
+TEST(GrowingCopiesTest, TakeSmallSharesOfOthersForWhatTheyAre) {
+  GrowingCopies copies;
+  for (int i = 0; i < 4000; ++i) {  // one free in three
+    copy(copies, kBlock, 8);
+    for (int other = 0; other < 2; ++other) {
+      for (int made = 0; made < 8; ++made) copies.note_made(kBlock / 2);
+      copies.note_freed(kBlock / 2);
+    }
+  }
+  EXPECT_FALSE(copies.prevail());
+}
+
+// Requests of many lengths at a time, whose caches of two blocks per layer grow by a token a step.
+class ServingBench : public testing::OnDevice {
+ protected:
+  static constexpr int kLayers = 24;
+  static constexpr std::uint64_t kTokenBytes = 4 * KiB;
+
+  struct Request {
+    std::uint64_t tokens = 0;
+    std::uint64_t last = 0;
+    std::vector<DeviceAddress> blocks = std::vector<DeviceAddress>(2 * kLayers);
+  };
+
+  DeviceAddress make(std::uint64_t bytes) {
+    DeviceAddress address = 0;
+    EXPECT_EQ(allocator->alloc(bytes, 0, address), Status::ok) << allocator->last_failure();
+    return address;
+  }
+  void drop(DeviceAddress address) { EXPECT_EQ(allocator->free(address), Status::ok); }
+  void step(Request& request) {
+    const bool begins = request.blocks[0] == 0;
+    ++request.tokens;
+    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+      DeviceAddress copies[2];
+      for (DeviceAddress& made : copies) made = make(request.tokens * kTokenBytes);
+      for (std::size_t i = 0; i < 2; ++i) {
+        if (!begins) drop(request.blocks[2 * layer + i]);
+        request.blocks[2 * layer + i] = copies[i];
+      }
+    }
+  }
+  void serve(int steps) {
+    std::mt19937 random(1);
+    std::vector<Request> requests;
+    for (int i = 0; i < steps; ++i) {
+      if (requests.size() < 12) {
+        const std::uint64_t tokens = 300 + random() % 1700;
+        requests.push_back({.tokens = tokens, .last = tokens + 50 + random() % 150});
+      }
+      for (Request& request : requests) step(request);
+      std::erase_if(requests, [this](const Request& request) {
+        if (request.tokens < request.last) return false;
+        for (const DeviceAddress block : request.blocks) drop(block);
+        return true;
+      });
+      if (i % 8 == 0) allocator->validate();
+    }
+    for (const Request& request : requests) {
+      for (const DeviceAddress block : request.blocks) drop(block);
+    }
+  }
+  [[nodiscard]] double overhead_percent() const {
+    const auto statistics = allocator->statistics();
+    return (static_cast<double>(statistics.reserved_bytes.all.peak) /
+                static_cast<double>(statistics.allocated_bytes.all.peak) -
+            1) *
+           100;
+  }
+};
+
+// What a run needs: memory above the peak, and driver calls.
+struct Outcome {
+  double percent = 0;
+  std::uint64_t maps = 0;
+};
+
+TEST_F(ServingBench, GrowsALittleRatherThanMapWindows) {
+  const auto run = [this](const std::string& settings) {
+    start({.capacity = 16 * GiB, .settings = settings});
+    const DeviceAddress weights = make(3 * GiB);
+    serve(150);
+    drop(weights);
+    const Outcome outcome{overhead_percent(), calls(DriverCall::mem_map)};
+    TearDown();
+    return outcome;
+  };
+  const Outcome with = run("");
+  const Outcome without = run("copies_slack:0");
+  EXPECT_LT(with.percent, 2);
+  EXPECT_GT(without.percent, 3);
+  EXPECT_LT(with.maps * 4, without.maps);
+}
+
+}  // namespace
+}  // namespace gapless
