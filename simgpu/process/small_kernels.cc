@@ -1,12 +1,10 @@
 #include "simgpu/process/small_kernels.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
-#include <cxxabi.h>
-
 #include "simgpu/process/device_memory.h"
+#include "simgpu/process/strided_numbers.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -17,120 +15,6 @@ using Shape = SmallKernel::Shape;
 using Bytes = std::vector<unsigned char>;
 
 constexpr std::uint64_t kMostNumbers = 4096;
-
-NumberType type_named(const std::string& name) {
-  struct Known {
-    const char* name;
-    NumberType type;
-  };
-  static constexpr Known known[] = {
-      {"bool", NumberType::boolean},   {"unsigned char", NumberType::u8},
-      {"signed char", NumberType::i8}, {"short", NumberType::i16},
-      {"int", NumberType::i32},        {"long", NumberType::i64},
-      {"float", NumberType::f32},      {"double", NumberType::f64},
-      {"c10::Half", NumberType::f16},  {"c10::BFloat16", NumberType::bf16}};
-  for (const Known& each : known) {
-    if (name == each.name) return each.type;
-  }
-  return NumberType::none;
-}
-
-// A template argument after `prefix`, "FillFunctor<": a type of numbers. Those before it are names.
-NumberType argument_of(const std::string& name, const std::string& prefix, int place = 0) {
-  const std::size_t at = name.find(prefix);
-  if (at == std::string::npos) return NumberType::none;
-  std::size_t begin = at + prefix.size();
-  for (; place > 0; --place) begin = name.find(", ", begin) + 2;
-  return type_named(name.substr(begin, name.find_first_of(",>", begin) - begin));
-}
-
-bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
-
-void recognise_elementwise(const std::string& name, SmallKernel& kernel) {
-  struct Functor {
-    const char* prefix;
-    Action action;
-    Form form;
-    int operands;
-  };
-  static constexpr Functor functors[] = {
-      {"FillFunctor<", Action::fill, Form::tensors, 0},
-      {"CompareFunctor<", Action::compare, Form::tensors, 2},
-      {"compare_scalar_kernel<", Action::compare, Form::scalar_second, 1},
-      {"CompareEqFunctor<", Action::equal, Form::tensors, 2},
-      {"CUDAFunctor_add<", Action::add, Form::tensors, 2},
-      {"CUDAFunctorOnSelf_add<", Action::add, Form::scalar_second, 1},
-      {"CUDAFunctorOnOther_add<", Action::add, Form::scalar_first, 1},
-      {"MulFunctor<", Action::multiply, Form::tensors, 2},
-      {"BitwiseAndFunctor<", Action::both, Form::tensors, 2},
-      {"BitwiseOrFunctor<", Action::either, Form::tensors, 2},
-      {"AbsFunctor<", Action::absolute, Form::tensors, 1},
-  };
-  for (const Functor& functor : functors) {
-    kernel.type = kernel.scalar = argument_of(name, functor.prefix);
-    if (kernel.type == NumberType::none) continue;
-    kernel.shape = Shape::elementwise;
-    kernel.action = functor.action;
-    kernel.form = functor.form;
-    kernel.operands = functor.operands;
-    // Around a functor of two operands: their types, which it may widen, and what is no tensor.
-    for (const char* around : {"AUnaryFunctor<", "BUnaryFunctor<", "BinaryFunctor<"}) {
-      if (!has(name, around)) continue;
-      kernel.type = argument_of(name, around);
-      if (kernel.type != argument_of(name, around, 1)) kernel.shape = Shape::none;
-      if (around[1] == 'i') continue;
-      kernel.form = around[0] == 'A' ? Form::scalar_first : Form::scalar_second;
-      kernel.operands = 1;
-    }
-    const bool flag = kernel.action == Action::compare || kernel.action == Action::equal;
-    kernel.result = flag ? NumberType::boolean : kernel.type;
-    return;
-  }
-  using enum NumberType;
-  if (has(name, "bitwise_not_kernel_cuda") && has(name, "{lambda(bool)")) {
-    kernel = {Shape::elementwise, Form::tensors, Action::invert, boolean, boolean, 1};
-  } else if (has(name, "float16_copy_kernel_cuda") && has(name, "{lambda(float)")) {
-    const bool brain = has(name, "bfloat16_copy_kernel_cuda");
-    kernel = {Shape::elementwise, Form::tensors, Action::convert, f32, brain ? bf16 : f16, 1};
-  } else if (const std::string prefix = "converting_copy_kernel_cuda<"; has(name, prefix.c_str())) {
-    kernel = {Shape::elementwise,
-              Form::tensors,
-              Action::convert,
-              argument_of(name, prefix),
-              argument_of(name, prefix, 1),
-              1};
-    if (kernel.type == none || kernel.result == none) kernel.shape = Shape::none;
-  } else if (has(name, "direct_copy_kernel_cuda")) {
-    kernel = {Shape::elementwise, Form::tensors, Action::convert, none, none, 1};
-  }
-}
-
-void recognise_reduction(const std::string& name, SmallKernel& kernel) {
-  kernel.type = argument_of(name, "ReduceOp<");
-  kernel.result = kernel.type;
-  kernel.operands = 1;
-  kernel.shape = kernel.type == NumberType::none ? Shape::none : Shape::reduction;
-  const bool flags = kernel.type == NumberType::boolean;
-  if (has(name, "sum_functor<")) {
-    kernel.action = Action::sum;
-    kernel.result = argument_of(name, "sum_functor<", 2);
-    if (kernel.result == NumberType::none) kernel.shape = Shape::none;
-  } else if (has(name, "MeanOps<")) {
-    kernel.action = Action::mean;
-  } else if (has(name, "MaxNanFunctor<")) {
-    kernel.action = Action::maximum;
-  } else if (has(name, "MinNanFunctor<")) {
-    kernel.action = Action::minimum;
-  } else if (flags && has(name, "and_kernel_cuda")) {
-    kernel.action = Action::all;
-  } else if (flags && has(name, "or_kernel_cuda")) {
-    kernel.action = Action::any;
-  } else {
-    kernel.shape = Shape::none;
-  }
-}
-
-// --- running -------------------------------------------------------------------------------------
 
 template <class T>
 T read_at(const void* base, std::size_t offset) {
@@ -206,10 +90,11 @@ void compute(const SmallKernel& kernel, const void* functor, std::size_t count,
     C a = constant;
     C b = constant;
     std::size_t next = 0;
-    if (kernel.operands != 0 && kernel.form != Form::scalar_first) {
+    const bool select = kernel.action == Action::select;
+    if (kernel.operands != 0 && kernel.form != Form::scalar_first && !select) {
       a = load_number<T>(inputs[next++].data(), i);
     }
-    if (next < inputs.size()) b = load_number<T>(inputs[next].data(), i);
+    if (next < inputs.size() && !select) b = load_number<T>(inputs[next].data(), i);
     switch (kernel.action) {
       case Action::fill:
         store_number<T>(output.data(), i, constant);
@@ -228,6 +113,10 @@ void compute(const SmallKernel& kernel, const void* functor, std::size_t count,
         break;
       case Action::absolute:
         store_number<T>(output.data(), i, a < C{} ? static_cast<C>(-a) : a);
+        break;
+      case Action::select:
+        store_number<T>(output.data(), i,
+                        load_number<T>(inputs[inputs[0][i] != 0 ? 1 : 2].data(), i));
         break;
       case Action::invert:
         store_number<bool>(output.data(), i, a == C{});
@@ -292,25 +181,79 @@ NumberType tensor_type(const SmallKernel& kernel, void** arguments, int input) {
                          : read_at<std::int8_t>(arguments[5], static_cast<std::size_t>(input)));
 }
 
+// The types of what a kernel reads.
+NumberType input_type(const SmallKernel& kernel, void** arguments, int input) {
+  const bool flag = kernel.action == Action::select && input == 0;
+  return flag ? NumberType::boolean : tensor_type(kernel, arguments, input);
+}
+
+// Where a kernel's tensors are: the output, then the inputs.
+struct Tensors {
+  const void* functor = nullptr;
+  std::vector<DeviceAddress> addresses;
+  std::vector<Offsets> offsets;  // empty: side by side
+};
+
+// Arguments: n, functor, addresses. Or n and one object of calculator, addresses and functor.
+std::optional<Tensors> tensors_of(const SmallKernel& kernel, void** arguments, std::size_t count) {
+  const auto tensors = static_cast<std::size_t>(kernel.operands) + 1;
+  Tensors found{arguments[1], std::vector<DeviceAddress>(tensors), {}};
+  const void* addresses = arguments[2];
+  if (kernel.strided) {
+    const OffsetCalculator calculator(arguments[1], tensors);
+    if (!calculator.holds(count)) return {};
+    for (std::size_t i = 0; i < tensors; ++i) found.offsets.push_back(calculator.offsets(count, i));
+    const std::size_t behind = (OffsetCalculator::bytes(tensors) + 7) / 8 * 8;
+    addresses = static_cast<const char*>(arguments[1]) + behind;
+    found.functor = static_cast<const char*>(addresses) + 8 * tensors;
+  }
+  std::memcpy(found.addresses.data(), addresses, 8 * tensors);
+  return found;
+}
+
+std::optional<Bytes> read_tensor(const DeviceMemory& memory, const Tensors& tensors,
+                                 std::size_t place, std::size_t count, NumberType type) {
+  if (type == NumberType::none) return {};
+  const DeviceAddress address = tensors.addresses[place];
+  if (tensors.offsets.empty()) return read_bytes(memory, address, count * bytes_of(type));
+  return gather(memory, address, tensors.offsets[place], bytes_of(type));
+}
+
+void write_output(DeviceMemory& memory, const Tensors& tensors, NumberType type,
+                  const Bytes& output) {
+  const DeviceAddress address = tensors.addresses[0];
+  if (tensors.offsets.empty()) {
+    write_bytes(memory, address, output);
+    return;
+  }
+  const Offsets& offsets = tensors.offsets[0];
+  auto around = read_around(memory, address, offsets, bytes_of(type));
+  if (!around) return;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    std::memcpy(&(*around)[offsets[i]], &output[i * bytes_of(type)], bytes_of(type));
+  }
+  write_bytes(memory, address, *around);
+}
+
 void run_elementwise(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
   const int count = *static_cast<const int*>(arguments[0]);
   if (count <= 0 || static_cast<std::uint64_t>(count) > kMostNumbers) return;
   const auto numbers = static_cast<std::size_t>(count);
-  const auto address = [&](int place) {  // the output, then the inputs
-    return read_at<std::uint64_t>(arguments[2], 8 * static_cast<std::size_t>(place));
-  };
+  const auto tensors = tensors_of(kernel, arguments, numbers);
   const bool copies = kernel.action == Action::convert;
   const NumberType target = tensor_type(kernel, arguments, -1);
-  if (target == NumberType::none) return;
+  if (!tensors || target == NumberType::none) return;
   std::vector<Bytes> inputs;
   for (int i = 0; i < kernel.operands; ++i) {
-    const NumberType type = tensor_type(kernel, arguments, i);
-    auto input = read_bytes(memory, address(i + 1), numbers * bytes_of(type));
-    if (!input || type == NumberType::none) return;
-    inputs.push_back(converted(*input, type, copies ? target : kernel.type, numbers));
+    const NumberType type = input_type(kernel, arguments, i);
+    auto input = read_tensor(memory, *tensors, static_cast<std::size_t>(i) + 1, numbers, type);
+    if (!input) return;
+    const bool flag = kernel.action == Action::select && i == 0;
+    const NumberType wanted = copies ? target : flag ? type : kernel.type;
+    inputs.push_back(converted(*input, type, wanted, numbers));
   }
   if (copies) {
-    write_bytes(memory, address(0), inputs[0]);
+    write_output(memory, *tensors, target, inputs[0]);
     return;
   }
   Bytes output(numbers * bytes_of(kernel.result));
@@ -319,10 +262,10 @@ void run_elementwise(const SmallKernel& kernel, void** arguments, DeviceMemory& 
   const bool orders = kernel.action == Action::compare && kernel.operands == 2;
   if (!orders || !std::all_of(inputs.begin(), inputs.end(), is_zero)) {
     with_type(kernel.type, [&](auto element) {
-      compute<decltype(element)>(kernel, arguments[1], numbers, inputs, output);
+      compute<decltype(element)>(kernel, tensors->functor, numbers, inputs, output);
     });
   }
-  write_bytes(memory, address(0), converted(output, kernel.result, target, numbers));
+  write_output(memory, *tensors, target, converted(output, kernel.result, target, numbers));
 }
 
 template <class From, class To>
@@ -353,57 +296,47 @@ void reduce(Action action, const Bytes& input, std::size_t count, Bytes& output)
 }
 
 // ReduceOp: the operation and the identity (in the type summed in), ReduceConfig {element bytes,
-// inputs, outputs, ...}, two offset calculators, source, target. Only where all is reduced to one.
+// inputs, outputs, ...}, the inputs' offset calculator, the outputs' (of output and input), source,
+// target.
 void run_reduction(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
-  constexpr std::size_t kSourceBehindConfig = 972;
-  const void* operation = arguments[0];
+  constexpr std::size_t kConfigBytes = 64;
+  const char* operation = static_cast<const char*>(arguments[0]);
   std::size_t summed = 0;
   with_type(kernel.result, [&](auto element) { summed = sizeof(Computed<decltype(element)>); });
   const std::size_t config = std::max<std::size_t>(4, 2 * summed);
   const auto inputs = read_at<int>(operation, config + 4);
   const auto outputs = read_at<int>(operation, config + 8);
-  const std::size_t pointers = (config + kSourceBehindConfig + 7) / 8 * 8;
-  const auto source = read_at<std::uint64_t>(operation, pointers);
-  const auto target = read_at<std::uint64_t>(operation, pointers + 8);
-  if (outputs != 1 || inputs < 1 || static_cast<std::uint64_t>(inputs) > kMostNumbers ||
-      !memory.find(source) || !memory.find(target)) {
+  if (inputs < 1 || outputs < 1 ||
+      static_cast<std::uint64_t>(inputs) * static_cast<std::uint64_t>(outputs) > kMostNumbers) {
     return;
   }
+  const std::size_t calculators = config + kConfigBytes;
+  const std::size_t behind = calculators + OffsetCalculator::bytes(1) + OffsetCalculator::bytes(2);
+  const std::size_t pointers = (behind + 7) / 8 * 8;
+  const auto source = read_at<std::uint64_t>(operation, pointers);
+  const auto target = read_at<std::uint64_t>(operation, pointers + 8);
+  const OffsetCalculator in(operation + calculators, 1);
+  const OffsetCalculator out(operation + calculators + OffsetCalculator::bytes(1), 2);
   const auto numbers = static_cast<std::size_t>(inputs);
-  const auto input = read_bytes(memory, source, numbers * bytes_of(kernel.type));
-  if (!input) return;
-  Bytes output(bytes_of(kernel.result));
-  with_type(kernel.type, [&](auto from) {
-    with_type(kernel.result, [&](auto to) {
-      reduce<decltype(from), decltype(to)>(kernel.action, *input, numbers, output);
+  const auto results = static_cast<std::size_t>(outputs);
+  if (!in.holds(numbers) || !out.holds(results) || !memory.find(source) || !memory.find(target)) {
+    return;
+  }
+  for (std::size_t i = 0; i < results; ++i) {
+    const auto input =
+        gather(memory, source + out.offset(i, 1), in.offsets(numbers, 0), bytes_of(kernel.type));
+    if (!input) return;
+    Bytes output(bytes_of(kernel.result));
+    with_type(kernel.type, [&](auto from) {
+      with_type(kernel.result, [&](auto to) {
+        reduce<decltype(from), decltype(to)>(kernel.action, *input, numbers, output);
+      });
     });
-  });
-  write_bytes(memory, target, output);
+    write_bytes(memory, target + out.offset(i, 0), output);
+  }
 }
 
 }  // namespace
-
-SmallKernel recognise_kernel(const std::string& mangled) {
-  SmallKernel kernel;
-  const bool casts = has(mangled, "unrolled_elementwise_kernel") && has(mangled, "LoadWithCast") &&
-                     has(mangled, "StoreWithCast");
-  const bool elementwise = casts || has(mangled, "vectorized_elementwise_kernel");
-  const bool reduction = has(mangled, "reduce_kernel") && has(mangled, "ReduceOp");
-  if (!elementwise && !reduction) return kernel;
-  int status = 0;
-  char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  if (text == nullptr) return kernel;
-  const std::string name = text;
-  std::free(text);
-  // The parameters repeat the template's arguments.
-  const std::string arguments = name.substr(0, name.find(">("));
-  if (elementwise) recognise_elementwise(arguments, kernel);
-  if (reduction) recognise_reduction(arguments, kernel);
-  kernel.casts = casts;
-  const bool untyped = kernel.action == Action::convert && kernel.type == NumberType::none;
-  if (untyped && !casts) kernel.shape = Shape::none;
-  return kernel;
-}
 
 void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
   switch (kernel.shape) {

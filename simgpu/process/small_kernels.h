@@ -8,6 +8,8 @@
 //
 //   vectorized_elementwise_kernel<4, FillFunctor<long>, std::array<char*, 1>>(n, functor, data)
 //   unrolled_elementwise_kernel<...>(n, functor, data, calculator, calculator, loader, storer)
+//   elementwise_kernel<128, 2, gpu_kernel_impl_nocast<...>::{lambda(int)}>(n, {calculator, data,
+//                                                                             functor})
 //   reduce_kernel<512, 1, ReduceOp<long, func_wrapper_t<long, sum_functor<...>>, ...>>(operation)
 //
 // The members' places in functors are those of torch 2.11 to 2.15. What does not look as expected
@@ -35,6 +37,7 @@ struct SmallKernel {
     multiply,
     both,    // a & b
     either,  // a | b
+    select,  // a flag ? a : b
     absolute,
     invert,   // of a flag
     convert,  // to another type
@@ -53,6 +56,7 @@ struct SmallKernel {
   int operands = 0;    // tensors read
   bool casts = false;  // tensors may have other types than the functor: arguments 5 and 6 tell
   NumberType scalar = NumberType::none;  // the type of the operand that is no tensor
+  bool strided = false;  // the numbers need not lie side by side (strided_numbers.h)
 };
 
 /// By the mangled name; Shape::none for all others.

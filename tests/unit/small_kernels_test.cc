@@ -2,6 +2,7 @@
 #include "simgpu/process/small_kernels.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -27,6 +28,22 @@ constexpr const char* kAdd =
 constexpr const char* kCompare =
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIffbNS0_12_GLOBAL__N_"
     "114CompareFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_";
+
+// ... elementwise_kernel<128, 2, gpu_kernel_impl_nocast<CUDAFunctor_add<long>>(TensorIteratorBase&,
+// CUDAFunctor_add<long> const&)::{lambda(int)#1}>
+constexpr const char* kStridedAdd =
+    "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastINS0_15CUDAFunctor_"
+    "addIlEEEEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_";
+
+// What it gets: a table of rows times columns, and where the numbers lie.
+struct StridedArguments {
+  std::uint32_t dimensions = 2;
+  std::uint32_t divisors[25][3] = {};
+  std::uint32_t strides[25][3] = {};
+  alignas(8) DeviceAddress data[3] = {};
+  std::int64_t alpha = 1;
+};
+static_assert(offsetof(StridedArguments, data) == 608);
 
 class SmallKernels : public ::testing::Test {
  protected:
@@ -87,6 +104,47 @@ TEST_F(SmallKernels, NoOrderAmongNumbersThatNobodyComputed) {
   ASSERT_TRUE(memory_.write(base_ + 1024, numbers, sizeof numbers));
   run_small_kernel(compare, comparing, memory_);
   EXPECT_EQ((read<bool, 2>(base_)), (std::array<bool, 2>{true, false}));
+}
+
+TEST_F(SmallKernels, TakesNumbersFromWhereTheyLie) {
+  const SmallKernel add = recognise_kernel(kStridedAdd);
+  ASSERT_TRUE(add.strided);
+  ASSERT_EQ(add.operands, 2);
+  // Of a table of 2 x 2, the first column to both: into every second of four numbers.
+  const std::int64_t table[] = {1, 2, 30, 40};
+  ASSERT_TRUE(memory_.write(base_, table, sizeof table));
+  const std::int64_t between[] = {0, 7, 0, 8, 0, 9, 0, 10};
+  ASSERT_TRUE(memory_.write(base_ + 512, between, sizeof between));
+  StridedArguments closure;
+  for (int i = 0; i < 2; ++i) closure.divisors[i][0] = 2;
+  constexpr std::uint32_t strides[2][3] = {{16, 8, 0}, {32, 16, 16}};
+  for (int i = 0; i < 2; ++i) {
+    for (int tensor = 0; tensor < 3; ++tensor) closure.strides[i][tensor] = strides[i][tensor];
+  }
+  closure.data[0] = base_ + 512;
+  closure.data[1] = closure.data[2] = base_;
+  int count = 4;
+  void* arguments[] = {&count, &closure};
+  run_small_kernel(add, arguments, memory_);
+  const std::array<std::int64_t, 8> sums{2, 7, 3, 8, 60, 9, 70, 10};
+  EXPECT_EQ((read<std::int64_t, 8>(base_ + 512)), sums);
+
+  // What can be no such table is left alone: more dimensions, other sizes, memory far away.
+  count = 3;
+  run_small_kernel(add, arguments, memory_);
+  count = 4;
+  closure.divisors[0][0] = 0;
+  run_small_kernel(add, arguments, memory_);
+  closure.divisors[0][0] = 2;
+  closure.dimensions = 26;
+  run_small_kernel(add, arguments, memory_);
+  closure.dimensions = 2;
+  closure.strides[1][1] = UINT32_MAX - 64;
+  run_small_kernel(add, arguments, memory_);
+  closure.strides[1][1] = 16;
+  closure.data[2] = base_ + 4096 * 4096;
+  run_small_kernel(add, arguments, memory_);
+  EXPECT_EQ((read<std::int64_t, 8>(base_ + 512)), sums);
 }
 
 TEST_F(SmallKernels, LeaveAloneWhatIsLargeOrNoMemory) {

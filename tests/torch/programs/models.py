@@ -105,6 +105,9 @@ def generate():
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=2)).cuda()
     assert model.generate(ids(50257, 2, 10), max_new_tokens=20, do_sample=False).shape == (2, 30)
     assert model.generate(ids(50257, 2, 10), max_new_tokens=20, do_sample=True, top_k=5).shape == (2, 30)
+    for stop in (False, True):
+        found = model.generate(ids(50257, 2, 10), max_new_tokens=20, num_beams=4, early_stopping=stop)
+        assert found.shape == (2, 30)
 
 
 @case
