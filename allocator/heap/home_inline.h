@@ -106,27 +106,25 @@ inline void Home::free(BlockId id, Owner owner, Epoch epoch) {
   Block& block = blocks_[id];
   Block& next = blocks_[block.next];
   // Record 0 is no block, so it is no hole either.
-  if (blocks_[block.prev].state == BlockState::hole || !page_epoch_.empty()) {
-    free_elsewhere(id, owner, epoch);
-  } else if (next.state != BlockState::hole) {
-    if (!lies_inside_page(block.begin, block.end()) || holes_of(owner) == nullptr) {
-      free_elsewhere(id, owner, epoch);
+  const bool simple = blocks_[block.prev].state != BlockState::hole && page_epoch_.empty();
+  if (simple && next.state != BlockState::hole) {
+    if (lies_inside_page(block.begin, block.end()) && holes_of(owner) != nullptr) {
+      block.state = BlockState::hole;
+      block.owner = owner;
+      block.extra = epoch;
+      block.small = false;
+      file_inside_page(id);
       return;
     }
-    block.state = BlockState::hole;
-    block.owner = owner;
-    block.extra = epoch;
-    block.small = false;
-    file_inside_page(id);
-  } else if (next.owner == owner) {
+  } else if (simple && next.owner == owner) {
     const Unit begin = block.begin;
     const BlockId hole = block.next;
     unlink(id);
     move_begin(hole, begin);
     next.extra = std::max(next.extra, epoch);
-  } else {
-    free_elsewhere(id, owner, epoch);
+    return;
   }
+  free_elsewhere(id, owner, epoch);
 }
 
 }  // namespace gapless

@@ -110,7 +110,7 @@ void store_number(void* base, std::size_t index, U from) {
   if constexpr (kIsNarrow<T>) {
     value = T::from(static_cast<float>(from));
   } else {
-    value = static_cast<T>(from);
+    value = static_cast<T>(from);  // NOLINT(bugprone-signed-char-misuse): numbers, no characters
   }
   std::memcpy(static_cast<char*>(base) + index * sizeof(T), &value, sizeof value);
 }
