@@ -198,16 +198,17 @@ struct Tensors {
 std::optional<Tensors> tensors_of(const SmallKernel& kernel, void** arguments, std::size_t count) {
   const auto tensors = static_cast<std::size_t>(kernel.operands) + 1;
   Tensors found{arguments[1], std::vector<DeviceAddress>(tensors), {}};
-  const void* addresses = arguments[2];
-  if (kernel.strided) {
-    const OffsetCalculator calculator(arguments[1], tensors);
-    if (!calculator.holds(count)) return {};
-    for (std::size_t i = 0; i < tensors; ++i) found.offsets.push_back(calculator.offsets(count, i));
-    const std::size_t behind = (OffsetCalculator::bytes(tensors) + 7) / 8 * 8;
-    addresses = static_cast<const char*>(arguments[1]) + behind;
-    found.functor = static_cast<const char*>(addresses) + 8 * tensors;
+  if (!kernel.strided) {
+    std::memcpy(found.addresses.data(), arguments[2], 8 * tensors);
+    return found;
   }
+  const OffsetCalculator calculator(arguments[1], tensors);
+  if (!calculator.holds(count)) return {};
+  for (std::size_t i = 0; i < tensors; ++i) found.offsets.push_back(calculator.offsets(count, i));
+  const std::size_t behind = (OffsetCalculator::bytes(tensors) + 7) / 8 * 8;
+  const char* addresses = static_cast<const char*>(arguments[1]) + behind;
   std::memcpy(found.addresses.data(), addresses, 8 * tensors);
+  found.functor = addresses + 8 * tensors;
   return found;
 }
 
