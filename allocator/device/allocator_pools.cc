@@ -232,6 +232,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     if (pinned_.contains(heap.address_of(id))) return Status::invalid_argument;
   }
   std::vector<Place> places;
+  places.reserve(wanted.size());
   for (const auto& [address, block] : wanted) places.push_back(block->place);
   if (!heap.could_be_at(places, pool->index, leaving)) return Status::invalid_argument;
   ++pool->users;  // it stays while it has no block for a moment

@@ -40,6 +40,7 @@ struct DeviceStream {
   DeviceIndex device = 0;
   StreamHandle handle = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the linter sees the 0 that comparisons are made of
   auto operator<=>(const DeviceStream&) const = default;
 };
 /// An event; 0 is none.
