@@ -87,7 +87,7 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
     });
   }
   mapper_.note_block(spot);
-  note_made(spot.size);
+  note_made(id, spot.size);
   if (on_mapping_) [[unlikely]]
     note_lent(true, id);
   return {Status::ok, id, address_of(id)};

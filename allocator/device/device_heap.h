@@ -226,7 +226,7 @@ class DeviceHeap {
  private:
   Placed in_hole(const Fit& fit, Unit size) {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
-    note_made(size);
+    note_made(block, size);
     return {Status::ok, block, home_address(fit.begin)};
   }
   void free_block(BlockId block, Owner owner, Epoch epoch) {
@@ -238,15 +238,19 @@ class DeviceHeap {
     }
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
-  void note_made(Unit size) {
-    if (size >= GrowingCopies::kSmallest) [[unlikely]]
-      copies_.note_made(size);
+  void note_made(BlockId block, Unit size) {
+    if (size < GrowingCopies::kSmallest) [[likely]]
+      return;
+    copies_.note_made(size);
+    if (copies_.sweep() && blocks_[block].state == BlockState::live) home_.note_swept(block);
   }
   void note_freed(Unit size) {
     if (size < GrowingCopies::kSmallest) [[likely]]
       return;
     copies_.note_freed(size);
-    home_.keep_order(copies_.prevail());
+    home_.keep_order(copies_.sweep()     ? Order::sweep
+                     : copies_.prevail() ? Order::begins
+                                         : Order::none);
   }
 
   // --- spilled (spill.cc) -----------------------------------------------------------------------

@@ -1,16 +1,22 @@
 // GrowingCopies: notices programs that keep copying blocks into slightly larger ones, as each
 // concatenation of a key-value cache with a new token does.
 //
-//   layer 1   allocate 6.004 MiB, free 6 MiB         the copy does not fit where its original was
-//   layer 2   allocate 6.004 MiB, free 6 MiB         but beside it, if that was freed before it:
+//   request 1, layer 1   allocate 6.004 MiB, free 6 MiB     a copy does not fit where its original
+//              layer 2   allocate 6.004 MiB, free 6 MiB     was, but where two of them were
 //   ...
+//   request 2, layer 1   allocate 3.004 MiB, free 3 MiB
 //
-//   hole, blocks  [....][6][6][6][6]
-//   a step later  [6.004][6.004][6.004][6.004][..]   in the order of addresses
+// Such a program copies all its caches in every step, always in the same order. So each copy goes
+// right behind the one before it (a sweep), and memory is in that order too: then the next original
+// to be freed is the one behind the gap, and one gap serves all requests, of whatever sizes.
 //
-// Such copies sweep through the heap. Each at the begin of the smallest hole, they stay in order
-// and share their pages with neighbours; a window cuts two pages for each block, and the order is
-// gone. So a little growth is worth more there than a window (docs/design.md).
+//   a step begins   [1a][1b][1c][2a][2b][.......]       the gap is larger than two blocks
+//                   [.......][1c][2a][2b][1a][1b]       the end is full: to the largest hole
+//   it goes on      [1c][.......][2a][2b][1a][1b]
+//   the next one    [1c][2a][2b][.......][1a][1b]       the same, elsewhere
+//
+// What finished requests leave is joined with the gap when the sweep comes there. A window would
+// cut two pages for each block, and stand in the way (docs/design.md).
 #pragma once
 
 #include <algorithm>
@@ -34,8 +40,9 @@ class GrowingCopies {
     const bool copied = std::any_of(made_.begin(), made_.end(), [size](Unit made) {
       return made > size && made - size <= size / kMostGrowth;
     });
-    share_ += ((copied ? 1.0 : 0.0) - share_) / kFrees;
+    sweeps_ = copied;
     size_ += ((copied ? size : 0.0) - size_) / kFrees;
+    share_ += ((copied ? 1.0 : 0.0) - share_) / kFrees;
     prevail_ = share_ > (prevail_ ? kStops : kBegins);
   }
 
@@ -43,6 +50,8 @@ class GrowingCopies {
   [[nodiscard]] bool prevail() const { return prevail_; }
   /// How many units those had on average; only where any were.
   [[nodiscard]] double mean_size() const { return size_ / share_; }
+  /// Whether the last one freed was, so that the next one made is likely to be a copy.
+  [[nodiscard]] bool sweep() const { return prevail_ && sweeps_; }
 
  private:
   static constexpr std::size_t kMade = 8;  // a step may make several before it frees the first
@@ -56,6 +65,7 @@ class GrowingCopies {
   double share_ = 0;  // of the blocks freed
   double size_ = 0;   // units copied per block freed
   bool prevail_ = false;
+  bool sweeps_ = false;
 };
 
 }  // namespace gapless

@@ -141,7 +141,7 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
 
 Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
-  const bool at_begin = keeps_order_ || is_of_many_pages(size);
+  const bool at_begin = order_ != Order::none || is_of_many_pages(size);
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
   const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
@@ -165,6 +165,24 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     }
   }
   return best;
+}
+
+Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {
+  const Block& swept = blocks_[swept_];
+  if (swept.state == BlockState::live && swept.begin == swept_begin_) {
+    const Block& next = blocks_[swept.next];
+    if (next.state == BlockState::hole && next.size >= size && usable(next, {owner, 0, anyone, 0}))
+      return {swept.next, next.begin};
+  }
+  // Where it goes on for longest.
+  BlockId largest = 0;
+  for (const Owner of : {owner, anyone}) {
+    Holes* holes = holes_of(of);
+    if (holes == nullptr) continue;
+    const BlockId hole = holes->bins.largest();
+    if (hole != 0 && (largest == 0 || blocks_[hole].size > blocks_[largest].size)) largest = hole;
+  }
+  return {largest, blocks_[largest].begin};
 }
 
 BlockId Home::carve_elsewhere(BlockId id, UnitRange range, BlockState state) {
@@ -294,7 +312,8 @@ BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, Epoch ep
 
 Unit Home::largest_hole(Owner owner) const {
   Holes* own = holes_of(owner);
-  return std::max(holes_[kAnyone]->bins.largest(), own != nullptr ? own->bins.largest() : 0);
+  const Unit common = blocks_[holes_[kAnyone]->bins.largest()].size;  // record 0 has no size
+  return own != nullptr ? std::max(common, blocks_[own->bins.largest()].size) : common;
 }
 
 }  // namespace gapless

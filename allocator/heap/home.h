@@ -56,6 +56,13 @@ struct Fit {
   Unit begin = 0;
 };
 
+/// Whether large blocks keep the order in which they come.
+enum class Order : std::uint8_t {
+  none,    // each goes where it breaks the fewest wholly free pages
+  begins,  // to the begin of a hole
+  sweep,   // and right behind the one placed before, where that hole is large enough
+};
+
 /// How far a search may go.
 struct Reach {
   Reach(Owner of) : owner(of) {}  // NOLINT(google-explicit-constructor): an owner's own
@@ -121,10 +128,15 @@ class Home {
   [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
     const BlockId hole = best_fit(size, owner, anyone);
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
-    return fit_by_pages(hole, size);
+    return order_ == Order::sweep ? fit_in_sweep(size, owner, anyone) : fit_by_pages(hole, size);
   }
-  /// Whether blocks are to stay in the order in which they come: at the begin of holes.
-  void keep_order(bool keep) { keeps_order_ = keep; }
+  /// From now on (growing_copies.h).
+  void keep_order(Order order) { order_ = order; }
+  /// That block was placed just now: what comes next in the sweep goes behind it.
+  void note_swept(BlockId block) {
+    swept_ = block;
+    swept_begin_ = blocks_[block].begin;
+  }
   /// Wholly free pages that a request of `size` units there would break.
   [[nodiscard]] PageId pages_broken(const Fit& fit, Unit size) const {
     return pages_broken(blocks_[fit.hole], {fit.begin, size});
@@ -255,6 +267,8 @@ class Home {
   /// Of a stream's own hole and anyone's, the one that a request goes to.
   [[nodiscard]] BlockId better_of(BlockId mine, BlockId common) const;
   [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
+  /// Behind the last block of the sweep, or at the begin of the largest hole. One of them fits.
+  [[nodiscard]] Fit fit_in_sweep(Unit size, Owner owner, Owner anyone) const;
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
   [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
 
@@ -366,7 +380,9 @@ class Home {
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
-  bool keeps_order_ = false;
+  Order order_ = Order::none;
+  BlockId swept_ = 0;  // if it is still live and there
+  Unit swept_begin_ = 0;
   std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;

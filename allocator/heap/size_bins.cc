@@ -40,14 +40,14 @@ BlockId SizeBins::after(BlockId hole) {
   return bin < kBins ? heads_[bin] : 0;
 }
 
-Unit SizeBins::largest() {
+BlockId SizeBins::largest() {
   refile_late();
   if (summary_ == 0) return 0;
   const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;
   const auto bin = word * 64 + static_cast<std::uint32_t>(std::bit_width(words_[word])) - 1;
-  Unit largest = 0;
-  for (BlockId id = heads_[bin]; id != 0; id = blocks_[id].link_next) {
-    largest = std::max(largest, blocks_[id].size);
+  BlockId largest = heads_[bin];
+  for (BlockId id = largest; id != 0; id = blocks_[id].link_next) {
+    if (blocks_[id].size > blocks_[largest].size) largest = id;
   }
   return largest;
 }

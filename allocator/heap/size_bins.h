@@ -97,8 +97,8 @@ class SizeBins {
   /// The hole after `hole` in the order of bins (by size, near enough); 0 after the last.
   [[nodiscard]] BlockId after(BlockId hole);
 
-  /// The largest hole's size in units; 0 where there is none.
-  [[nodiscard]] Unit largest();
+  /// The largest hole, the lowest of these; 0 where there is none.
+  [[nodiscard]] BlockId largest();
   [[nodiscard]] std::uint32_t count() const { return count_; }
 
   /// Calls f(id) for every hole, smallest bin first.

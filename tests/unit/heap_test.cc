@@ -74,7 +74,7 @@ TEST(SizeBins, BestFitIsSmallestThenLowest) {
     const Unit wanted = 2048 + static_cast<Unit>(random() % 42000);
     const auto expected = model.lower_bound({wanted, 0});
     ASSERT_EQ(bins.best_fit(wanted), expected == model.end() ? 0 : expected->second);
-    ASSERT_EQ(bins.largest(), model.empty() ? 0 : model.rbegin()->first.first);
+    ASSERT_EQ(blocks[bins.largest()].size, model.empty() ? 0 : model.rbegin()->first.first);
     bins.validate();
   }
 }
@@ -312,6 +312,61 @@ TEST(HomeLarge, RequestsOfSomePagesBreakTheFewest) {
   EXPECT_EQ(begin(16, 3), kBegin);  // of so many, one is little
   EXPECT_EQ(begin(3, 0), kPage);    // whole pages
   EXPECT_EQ(begin(20, 0), kPage);
+}
+
+// A hole of 9 pages, one of 20 and another of 9, and blocks that are placed in them one by one.
+class SweepTest : public testing::Test {
+ protected:
+  static constexpr Unit kPage = 4096;
+  static constexpr Unit kBlock = 3 * kPage + 8;
+
+  SweepTest() {
+    home.add_pages({0, 40}, 1, 1);
+    for (const Unit page : {9U, 30U}) {
+      home.carve(home.hole_at(page * kPage), {page * kPage, kPage}, BlockState::live);
+    }
+    home.keep_order(Order::sweep);
+  }
+  BlockId place(Unit size, Owner owner = 1) {
+    const Fit fit = home.fit(size, owner);
+    EXPECT_NE(fit.hole, 0U);
+    const BlockId block = home.carve(fit.hole, {fit.begin, size}, BlockState::live);
+    home.note_swept(block);
+    home.validate();
+    return block;
+  }
+  Unit begin_of(BlockId block) { return blocks[block].begin; }
+
+  BlockTable blocks;
+  Home home{blocks, kPage, 40};
+};
+
+TEST_F(SweepTest, BeginsInTheLargestHoleAndGoesOnBehindTheLastBlock) {
+  const BlockId first = place(kBlock);
+  EXPECT_EQ(begin_of(first), 10 * kPage);
+  const BlockId second = place(kBlock);
+  EXPECT_EQ(begin_of(second), blocks[first].end());
+  for (int i = 0; i < 3; ++i) place(kBlock);
+  // 4 pages are left behind them, for this but not for the next; 9 are the largest hole then.
+  EXPECT_EQ(begin_of(place(kBlock)), 10 * kPage + 5 * kBlock);
+  EXPECT_EQ(begin_of(place(kBlock)), 0U);
+}
+
+TEST_F(SweepTest, BeginsAnewWhereItsLastBlockIsGone) {
+  const BlockId first = place(12 * kPage);
+  const BlockId last = place(kPage);
+  EXPECT_EQ(begin_of(last), blocks[first].end());
+  home.free(last, 1, 2);
+  EXPECT_EQ(begin_of(place(kPage)), 0U);  // 9 pages are free there, 8 behind the first
+}
+
+TEST_F(SweepTest, TakesNothingOfOthers) {
+  const BlockId first = place(kBlock);
+  home.free(place(kBlock), 2, 2);  // the hole behind the first is another's
+  home.note_swept(first);
+  EXPECT_EQ(home.fit(kBlock, 1).begin, blocks[first].end() + kBlock);  // of 14 pages: the largest
+  EXPECT_EQ(home.fit(kBlock, 2).begin, blocks[first].end());
+  EXPECT_EQ(home.fit(kBlock, 3).hole, 0U);
 }
 
 class WindowsTest : public HomeTest {
