@@ -213,6 +213,15 @@ std::string Machine::apply(const Free& op) {
   return live_.empty() ? "" : free(op.block % live_.size());
 }
 
+std::string Machine::apply(const Copy& op) {
+  if (live_.empty()) return "";
+  const std::size_t original = op.block % live_.size();
+  const std::size_t before = live_.size();
+  const std::string wrong =
+      apply(Alloc{live_[original].requested + op.more_bytes, live_[original].stream});
+  return wrong.empty() && live_.size() > before ? free(original) : wrong;
+}
+
 std::string Machine::apply(const Touch& op) {
   if (live_.empty()) return "";
   Live& block = live_[op.block % live_.size()];

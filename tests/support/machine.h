@@ -97,6 +97,7 @@ class Machine {
   std::string apply(const Unpin& op);
   std::string apply(const Checkpoint& op);
   std::string apply(const Restore& op);
+  std::string apply(const Copy& op);
   /// Notes where a block that begins to live lies, which nobody else may.
   std::string occupy(Live& block);
   void vacate(const Live& block);

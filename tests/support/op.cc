@@ -41,6 +41,9 @@ struct Printer {
     return fmt::format("Checkpoint{{{}}}", op.pool);
   }
   std::string operator()(const Restore& /*op*/) const { return "Restore{}"; }
+  std::string operator()(const Copy& op) const {
+    return fmt::format("Copy{{{}, {}}}", op.block, op.more_bytes);
+  }
   std::string operator()(const Advance& op) const { return fmt::format("Advance{{{}}}", op.us); }
   std::string operator()(const SyncStream& op) const {
     return fmt::format("SyncStream{{{}}}", op.stream);
@@ -102,6 +105,7 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
     if (dice < 146) return Unpin{any};
   }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
+  if (dice < 480 && style.copies) return Copy{any, 512 * (1 + below(8))};
   // Around the target, as likely to grow as to shrink; phases of growth and of decay come of
   // themselves.
   const bool grows = below(2ULL * style.live_blocks) >= live;

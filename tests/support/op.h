@@ -86,10 +86,14 @@ struct Checkpoint {  // where the blocks of a pool are now
   std::uint32_t pool = 0;
 };
 struct Restore {};  // the pool's blocks as they were then
+struct Copy {       // a live block is replaced by a larger one, as concatenation does
+  std::uint32_t block = 0;
+  std::uint64_t more_bytes = 0;
+};
 
 using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
                         UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin,
-                        Unpin, Checkpoint, Restore, UseElsewhere>;
+                        Unpin, Checkpoint, Restore, UseElsewhere, Copy>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -109,6 +113,7 @@ struct ProgramStyle {
   bool pools = false;  // private pools and graphs
   bool pins = false;
   bool peers = false;  // another device
+  bool copies = false;
 };
 
 /// The next operation of a random program with `live` live blocks now.
