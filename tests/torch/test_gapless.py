@@ -136,6 +136,26 @@ def test_report_reads_well(simulate):
     assert int(values["live"]) == 100 << 20
 
 
+def test_report_in_a_notebook(simulate):
+    # A cell's last value, in the forms that IPython sends to a notebook.
+    result = simulate("""
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        def cell(code):
+            done = shell.run_cell(code)
+            assert done.success
+            return shell.display_formatter.format(done.result)[0]
+        cell("import gapless, torch; gapless.install()")
+        cell("weights = torch.empty(100 << 20, dtype=torch.uint8, device='cuda')")
+        shown = cell("gapless.report()")
+        print("forms:", sorted(shown))
+        print("table:", "<table>" in shown["text/html"] and "100.00 MiB in 1 blocks" in shown["text/html"])
+        """, PYTHONPATH=str(PACKAGE))
+    values = result.values()
+    assert values["forms"] == "['text/html', 'text/plain']"
+    assert values["table"] == "True"
+
+
 def test_message_names_call_sites(simulate):
     # In the program's own words, where PyTorch records stack traces.
     result = simulate("""

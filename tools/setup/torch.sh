@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # torch.sh VERSION [full]: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch
 # and none of NVIDIA's wheels (the simulated GPU has libraries of its own), with Triton, transformers,
-# accelerate and pytest. Quick when it is there. "full" is torch as pip installs it, with 2 GB of
+# accelerate, IPython and pytest. Quick when it is there. "full" is torch as pip installs it, with 2 GB of
 # NVIDIA's wheels, in .venv-torch-VERSION-full.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,7 +9,7 @@ version=${1:?which torch version?}
 kind=${2:-}
 venv=.venv-torch-$version${kind:+-$kind}
 packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools numpy pytest pytest-xdist expecttest hypothesis)
-others=(transformers psutil)  # what accelerate needs beside torch
+others=(transformers psutil ipython)  # psutil: what accelerate needs beside torch
 if [ "$kind" = full ]; then others=(); fi
 wanted="${packages[*]} ${others[*]}"
 if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
