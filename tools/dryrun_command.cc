@@ -150,19 +150,29 @@ json stalls_of(const json& process, const json& device) {
   return frees + device.value("waits", std::uint64_t{0});
 }
 
+// What the process used: a program may install gapless itself, or gapless could not be had for its
+// torch (and said so).
+std::string allocator_used(const json& torch, const std::string& asked) {
+  const std::string used = torch.value("allocator", asked);
+  if (used == "gapless" || asked != "gapless") return used == "gapless" ? used : asked;
+  const json devices = torch.value("devices", json::array());
+  const bool allocated = std::any_of(devices.begin(), devices.end(), [](const json& device) {
+    return device["peak_reserved_bytes"].get<std::uint64_t>() != 0;
+  });
+  return allocated ? used : asked;
+}
+
 json rows_of(const json& processes, const std::string& allocator, int exit_status) {
   json rows = json::array();
   for (const json& process : processes) {
     const json torch = process.value("torch", json::object());
     const json oom = torch.value("first_out_of_memory", json());
-    // A program may install gapless itself.
-    const bool own = torch.value("allocator", "") == "gapless";
     for (const json& gpu : process.value("gpus", json::array())) {
       const int device = gpu["device"];
       json row = {{"pid", process["pid"]},
                   {"rank", torch.value("rank", json())},
                   {"device", device},
-                  {"allocator", own ? "gapless" : allocator},
+                  {"allocator", allocator_used(torch, allocator)},
                   {"total_bytes", gpu["total_bytes"]},
                   {"peak_used_bytes", gpu["peak_used_bytes"]},
                   {"peak_allocated_bytes", nullptr},
@@ -262,6 +272,7 @@ int run(const DryrunArguments& arguments) {
   json rows = json::array();
   int first_status = kExitOk;
   bool first_fits = true;
+  std::string instead;
   for (const std::string& allocator : arguments.allocators) {
     const bool several = arguments.allocators.size() > 1;
     if (several) fmt::print(stderr, "gapless dryrun: with {}\n", allocator);
@@ -273,6 +284,9 @@ int run(const DryrunArguments& arguments) {
       first_status = exit_status;
       first_fits = std::all_of(found.begin(), found.end(),
                                [](const json& row) { return row["fits"].get<bool>(); });
+    }
+    for (const json& row : found) {
+      if (allocator == "gapless" && row["allocator"] != allocator) instead = row["allocator"];
     }
     rows.insert(rows.end(), found.begin(), found.end());
   }
@@ -287,6 +301,10 @@ int run(const DryrunArguments& arguments) {
                "runtime linked into it, which cannot be simulated)\n");
   } else {
     print_table(rows);
+  }
+  if (!instead.empty()) {
+    fmt::print(stderr, "gapless dryrun: {} was used in place of gapless, as said above\n", instead);
+    return kExitBadInput;
   }
   if (!first_fits && first_status != 0) return kExitNoFit;
   if (first_status != 0) {

@@ -1,5 +1,6 @@
 """Every way gapless comes into a program, and what is said where it cannot."""
 import functools
+import json
 import os
 import pathlib
 import shutil
@@ -234,30 +235,54 @@ def test_settings_of_torch(simulate):
     assert "expandable_segments in" not in result.err
 
 
-@pytest.mark.skipif(version() != "2.15", reason="half a minute, and the same with every version")
-def test_adapter_is_built_on_first_use(simulate, tmp_path: pathlib.Path):
-    if version() != "2.11":
-        pytest.skip("once is enough: it takes a minute")
-    package = tmp_path / "site"
-    shutil.copytree(PACKAGE / "gapless", package / "gapless")
-    # As an installed package has it: no adapter beside it, but its sources and archives.
-    (package / "gapless" / "src").mkdir()
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> pathlib.Path:
+    """As pip leaves the package: no adapter beside it, but its sources and archives."""
+    package = tmp_path / "site" / "gapless"
+    shutil.copytree(PACKAGE / "gapless", package)
     for folder in ("torch_plugin", "allocator"):
-        shutil.copytree(ROOT / folder, package / "gapless" / "src" / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "gapless" / "lib").mkdir()
-    for archive in ("libgapless_core.a", "libgapless_trace.a"):
-        shutil.copy(PRELOAD.parent / archive, package / "gapless" / "lib")
-    options = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "cache"), "timeout": 600}
-    first = simulate(f"import gapless; gapless.install()\n{WHO}", **options)
-    assert allocator_of(first) == "gapless"
-    assert "building the adapter" in first.err
-    again = simulate(f"import gapless; gapless.install()\n{WHO}", **options)
-    assert allocator_of(again) == "gapless"
-    assert "building" not in again.err
-    # What is preloaded finds it in the cache too.
-    shutil.copy(PRELOAD, package / "gapless" / "lib")
-    front = ":".join(map(str, [package / "gapless" / "lib" / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
-    assert allocator_of(simulate(WHO, LD_PRELOAD=front, **options)) == "gapless"
+        shutil.copytree(ROOT / folder, package / "src" / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "lib").mkdir()
+    for name in ("libgapless_core.a", "libgapless_trace.a", PRELOAD.name):
+        shutil.copy(PRELOAD.parent / name, package / "lib")
+    return package
+
+
+def test_where_no_adapter_can_be_built(simulate, site: pathlib.Path, tmp_path: pathlib.Path):
+    options = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "/none/g++"}
+    preload = ":".join(map(str, [site / "lib" / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
+    result = simulate(WHO, LD_PRELOAD=preload, **options)
+    assert allocator_of(result) == "native"
+    assert "/none/g++" in result.err
+    assert f"no adapter for torch {version()}" in result.err
+    result = simulate(f"import gapless; gapless.install()\n{WHO}", PYTHONPATH=str(site.parent), check=False, **options)
+    assert "GaplessError: /none/g++ cannot be run: No such file or directory" in result.err
+    # What lies in the cache is older than the library that looks for it: of another gapless.
+    old = tmp_path / "cache" / "gapless" / f"libgapless_torch-{version()}.so"
+    shutil.copy(PRELOAD.parent / old.name, old)
+    os.utime(old, (1, 1))
+    assert allocator_of(simulate(WHO, LD_PRELOAD=preload, **options)) == "native"
+    os.utime(old)
+    assert allocator_of(simulate(WHO, LD_PRELOAD=preload, **options)) == "gapless"
+    # The cache cannot be written.
+    (tmp_path / "file").write_text("")
+    result = simulate(WHO, LD_PRELOAD=preload, XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert allocator_of(result) == "native"
+    assert f"the adapter cannot be kept in {tmp_path / 'file' / 'gapless'}" in result.err
+
+
+def test_dryrun_says_what_was_used_instead(site: pathlib.Path, tmp_path: pathlib.Path):
+    binaries = site / "bin"
+    binaries.mkdir()
+    shutil.copy(GAPLESS, binaries)
+    (site / "lib" / "simgpu").symlink_to(LIBRARIES)
+    done = subprocess.run([binaries / "gapless", "dryrun", "--gpu", "4GiB", "--allocator", "gapless", "--json",
+                           tmp_path / "rows.json", "--", sys.executable, "-c", WHO],
+                          env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "/none/g++"},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "native was used in place of gapless" in done.stderr
+    assert [row["allocator"] for row in json.loads((tmp_path / "rows.json").read_text())] == ["native"]
 
 
 def test_methods_of_newer_versions_override(tmp_path: pathlib.Path):

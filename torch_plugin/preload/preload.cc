@@ -5,7 +5,7 @@
 //   torch.zeros(1, device="cuda")
 //     torch calls c10::cuda::device_count_ensure_non_zero(), right before it makes its allocator
 //     this library has that name too, and comes first: it loads libgapless_torch-VERSION.so, which
-//     lies beside it or in the user's cache, and installs it; then it calls torch's own
+//     lies beside it or in the user's cache or is built now, and installs it; then it calls torch's
 //
 // It knows nothing of torch but that name, and does nothing in programs that never call it: it is
 // in every child of the command it was started with. GAPLESS=0 turns it off.
@@ -18,7 +18,9 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 
+#include "torch_plugin/preload/build_adapter.h"
 #include "torch_plugin/preload/torch_version.h"
 
 namespace gapless::torch_plugin {
@@ -45,6 +47,14 @@ std::string cache_folder() {
   return std::string(home == nullptr ? "" : home) + "/.cache/gapless";
 }
 
+// Whether the first file was written before the second; also where it is not there.
+bool is_older(const std::string& path, const std::string& than) {
+  struct stat file {};
+  struct stat other {};
+  if (stat(path.c_str(), &file) != 0) return true;
+  return stat(than.c_str(), &other) == 0 && file.st_mtime < other.st_mtime;
+}
+
 // "2.11, 2.15": the versions that adapters lie beside this library for.
 std::string versions_in(const std::string& folder) {
   std::string versions;
@@ -60,6 +70,28 @@ std::string versions_in(const std::string& folder) {
   return versions.empty() ? "none" : versions;
 }
 
+// Loads it; builds it first where none is there that is as new as this library. Null: said why.
+void* adapter_for(const std::string& version) {
+  const auto load = [](const std::string& path) {
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  };
+  const std::string folder = own_folder();
+  const std::string name = "/" + (kAdapter + version) + ".so";
+  if (void* const adapter = load(folder + name)) return adapter;
+  std::string why = dlerror();
+  const std::string cached = cache_folder() + name;
+  if (!is_older(cached, folder + "/libgapless_preload.so")) {
+    if (void* const adapter = load(cached)) return adapter;
+  }
+  if (build_adapter(folder, loaded_torch_folder())) {
+    if (void* const adapter = load(cached)) return adapter;
+    why = dlerror();
+  }
+  say("no adapter for torch " + version + " (" + why + "); there are: " + versions_in(folder) +
+      ". PyTorch's own allocator is used");
+  return nullptr;
+}
+
 void install() {
   const char* const switched = std::getenv("GAPLESS");
   if (switched != nullptr && std::strcmp(switched, "0") == 0) return;
@@ -68,18 +100,8 @@ void install() {
     say("this torch is too old to tell its version: PyTorch's own allocator is used");
     return;
   }
-  const std::string folder = own_folder();
-  const std::string name = "/" + (kAdapter + version) + ".so";
-  void* adapter = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (adapter == nullptr) {
-    const std::string why = dlerror();
-    adapter = dlopen((cache_folder() + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (adapter == nullptr) {
-      say("no adapter for torch " + version + " (" + why + "); there are: " + versions_in(folder) +
-          ". PyTorch's own allocator is used. `python -m gapless build` makes one");
-      return;
-    }
-  }
+  void* const adapter = adapter_for(version);
+  if (adapter == nullptr) return;
   using Install = int (*)(char*, std::size_t);
   const auto function = reinterpret_cast<Install>(dlsym(adapter, "gapless_torch_install"));
   char message[1024] = "";

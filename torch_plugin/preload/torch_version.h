@@ -5,6 +5,7 @@
 #include <string>
 
 #include <dlfcn.h>
+#include <link.h>
 
 namespace gapless::torch_plugin {
 
@@ -22,6 +23,21 @@ inline std::string loaded_torch_version() {
   }
   dlclose(library);
   return version;
+}
+
+/// ".../site-packages/torch", which has include/ and lib/; empty where no torch is loaded.
+inline std::string loaded_torch_folder() {
+  void* const library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return {};
+  struct link_map* map = nullptr;
+  std::string folder;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0) folder = map->l_name;
+  dlclose(library);
+  for (int up = 0; up < 2; ++up) {
+    const std::size_t slash = folder.rfind('/');
+    folder.resize(slash == std::string::npos ? 0 : slash);
+  }
+  return folder;
 }
 
 }  // namespace gapless::torch_plugin

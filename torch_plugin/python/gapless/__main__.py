@@ -1,6 +1,7 @@
 """python -m gapless [-c OPTIONS] SCRIPT [ARGUMENT...]   runs a script with gapless
 python -m gapless [-c OPTIONS] -m MODULE [ARGUMENT...]   or a module
-python -m gapless build                                  builds the adapter for the torch that is installed
+python -m gapless build [FOLDER]                         builds the adapter for the torch that is installed, or
+                                                         the one in that folder (.../site-packages/torch)
 
 Examples:
   python -m gapless train.py --batch 8
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pathlib
 import runpy
 import sys
 
@@ -28,8 +30,8 @@ def main() -> int:
     import gapless
     try:
         if chosen.script == "build" and not chosen.module and not os.path.exists("build.py"):
-            from gapless import _build, _library
-            print(_build.adapter(_library.torch_version()))
+            from gapless import _build
+            print(_build.adapter(pathlib.Path(chosen.arguments[0]) if chosen.arguments else None))
             return 0
         gapless.install(chosen.conf)
     except gapless.GaplessError as error:

@@ -1,15 +1,26 @@
 """Builds the adapter for a version of torch that none was delivered for: once, in seconds, with the
-system's C++ compiler and torch's own headers. The result is kept in the user's cache."""
+system's C++ compiler and torch's own headers. The result is kept in the user's cache.
+
+    ~/.cache/gapless/1f0c.../libgapless_torch-2.11.so     by what it was made of
+    ~/.cache/gapless/libgapless_torch-2.11.so             the latest: where libgapless_preload.so looks
+
+torch is not imported here: libgapless_preload.so runs this beside a program that is about to use CUDA.
+"""
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import fcntl
 import hashlib
+import importlib.util
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
+from typing import Iterator
 
 from ._library import GaplessError
 
@@ -41,26 +52,70 @@ def cuda_include(torch: pathlib.Path) -> pathlib.Path:
 
 
 def run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise GaplessError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+        lines = [line for line in done.stderr.splitlines() if "error:" in line or "undefined" in line] or \
+            done.stderr.splitlines()
         raise GaplessError(f"{command[0]} failed: " + "; ".join(lines[:3]))
 
 
-def adapter(version: str, quiet: bool = False) -> pathlib.Path:
-    """libgapless_torch-VERSION.so for the torch that is imported, built where it is not in the cache."""
-    import torch
-    torch_folder = pathlib.Path(torch.__file__).resolve().parent
+def installed_torch() -> pathlib.Path:
+    """The folder of the torch that `import torch` would import."""
+    found = importlib.util.find_spec("torch")
+    if found is None or not found.submodule_search_locations:
+        raise GaplessError("torch is not installed")
+    return pathlib.Path(found.submodule_search_locations[0])
+
+
+def full_version(torch: pathlib.Path) -> str:
+    """"2.11.0+cu130" of torch's folder, or LibTorch's; raises GaplessError where it has no CUDA."""
+    if (torch / "version.py").exists():
+        names = runpy.run_path(str(torch / "version.py"))
+        if names.get("cuda") is None:
+            raise GaplessError(f"torch {names['__version__']} was built without CUDA")
+        return str(names["__version__"])
+    if (torch / "build-version").exists():
+        return (torch / "build-version").read_text().strip()
+    raise GaplessError(f"{torch} is not torch's folder: it has no version.py")
+
+
+@contextlib.contextmanager
+def alone_in(folder: pathlib.Path) -> Iterator[None]:
+    """Waits until no other process is in here: ranks that begin together build one adapter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def adapter(torch: pathlib.Path | None = None) -> pathlib.Path:
+    """libgapless_torch-VERSION.so for that torch, or the one that is installed; built where it is not in
+    the cache."""
+    torch_folder = (torch or installed_torch()).resolve()
+    whole_version = full_version(torch_folder)
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
+    try:
+        with alone_in(cache):
+            return adapter_in(cache, torch_folder, whole_version)
+    except OSError as error:
+        raise GaplessError(f"the adapter cannot be kept in {cache}: {error}") from error
+
+
+def adapter_in(cache: pathlib.Path, torch_folder: pathlib.Path, whole_version: str) -> pathlib.Path:
+    version = ".".join(whole_version.split(".")[:2])
     root, libraries = source_root()
     sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
-    digest = hashlib.sha256(torch.__version__.encode())
+    digest = hashlib.sha256(whole_version.encode())
     for path in (*sources, *sorted(root.glob("torch_plugin/adapter/*.h")), libraries / "libgapless_core.a"):
         digest.update(path.read_bytes())
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
     target = cache / digest.hexdigest()[:16] / f"libgapless_torch-{version}.so"
     latest = cache / target.name  # where libgapless_preload.so looks
 
     def offer() -> pathlib.Path:
+        os.utime(target)  # newer than the library that looks for it, which takes no older one
         link = cache / f"{target.name}.{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(target)
@@ -74,8 +129,7 @@ def adapter(version: str, quiet: bool = False) -> pathlib.Path:
         raise GaplessError(f"there is no adapter for torch {version}, and no C++ compiler to build one with: "
                            "install g++ 12 or later, or set CXX")
     includes = [f"-I{root}", f"-isystem{torch_folder / 'include'}", f"-isystem{cuda_include(torch_folder)}"]
-    if not quiet:
-        print(f"gapless: building the adapter for torch {version} (once, less than a minute)", file=sys.stderr)
+    print(f"gapless: building the adapter for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # torch's headers take longer to read than all the rest: once for each processor.
@@ -93,7 +147,7 @@ def adapter(version: str, quiet: bool = False) -> pathlib.Path:
         whole = f"{folder}/{target.name}"
         run([compiler, "-shared", *objects, str(libraries / "libgapless_trace.a"),
              str(libraries / "libgapless_core.a"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10", "-ldl",
-             "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
+             "-l:libzstd.so.1", "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
              f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
         os.replace(whole, target)  # whole, or not there
     return offer()

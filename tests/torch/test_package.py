@@ -1,0 +1,53 @@
+"""The package as pip installs it: in an environment of its own, nothing from the build tree.
+
+    pip wheel .  ->  env/bin/gapless, env/lib/.../gapless/{bin,lib,src}  ->  the adapter, built on first use
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+
+from conftest import ROOT
+
+WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
+
+
+def run(*words, **environment: str) -> str:
+    """What a command prints; its whole output where it fails."""
+    variables = {name: value for name, value in os.environ.items()
+                 if name not in ("PYTHONPATH", "LD_PRELOAD") and not name.startswith("GAPLESS")}
+    done = subprocess.run(words, env={**variables, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}: exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_what_pip_installs(tmp_path: pathlib.Path):
+    environment = tmp_path / "env"
+    python, command = environment / "bin" / "python", environment / "bin" / "gapless"
+    run(sys.executable, "-m", "venv", environment)
+    packages = pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    # torch and what it needs come from the environment of these tests.
+    (packages / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", ROOT)
+    assert not list(packages.glob("gapless/lib/libgapless_torch-*"))
+
+    assert "gpt2" in run(command, "replay", ROOT / "examples" / "traces" / "gpt2-train-eval.gtrace", "--allocator", "gapless")
+    # The adapter is built by who needs it first: here the library that dryrun preloads, in one of two
+    # processes that begin together; the other one waits.
+    home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    script = tmp_path / "train.py"
+    script.write_text(WHO)
+    told = run(command, "dryrun", "--gpu", "4GiB", "--allocator", "gapless", "--", "sh", "-c",
+               f"{python} {script} & {python} {script}; wait", **home)
+    assert told == "allocator: gapless\n" * 2
+    assert len(list(tmp_path.glob("cache/gapless/*/libgapless_torch-*.so"))) == 1
+
+    simulated = {**home, "SIMGPU_GPUS": "4GiB", "CXX": "/none",  # none is built again
+                 "LD_PRELOAD": ":".join(map(str, sorted(packages.glob("gapless/lib/simgpu/*.so*"))))}
+    assert run(python, script, **simulated) == "allocator: native\n"
+    assert run(python, script, GAPLESS="1", **simulated) == "allocator: gapless\n"
+    assert run(python, "-m", "gapless", script, **simulated) == "allocator: gapless\n"
+    assert run(command, "run", "--", python, script, **simulated) == "allocator: gapless\n"
+    assert run(python, "-c", f"import gapless; gapless.install(); {WHO}", **simulated) == "allocator: gapless\n"
+    assert run(python, "-c", "import gapless; print(gapless.__file__)", **simulated).startswith(str(environment))
