@@ -257,6 +257,7 @@ def test_where_no_adapter_can_be_built(simulate, site: pathlib.Path, tmp_path: p
     assert f"no adapter for torch {version()}" in result.err
     result = simulate(f"import gapless; gapless.install()\n{WHO}", PYTHONPATH=str(site.parent), check=False, **options)
     assert "GaplessError: /none/g++ cannot be run: No such file or directory" in result.err
+    assert "not tried again within an hour" in result.err
     # What lies in the cache is older than the library that looks for it: of another gapless.
     old = tmp_path / "cache" / "gapless" / f"libgapless_torch-{version()}.so"
     shutil.copy(PRELOAD.parent / old.name, old)

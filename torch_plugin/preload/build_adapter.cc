@@ -54,7 +54,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 bool build_adapter(const std::string& own_folder, const std::string& torch_folder) {
   const std::string parent = package_parent(own_folder);
   if (parent.empty() || torch_folder.empty()) return false;
-  std::vector<std::string> words = {interpreter(), "-m", "gapless", "build", torch_folder};
+  std::vector<std::string> words = {interpreter(), "-m",     "gapless",
+                                    "build",       "--once", torch_folder};
   std::vector<std::string> variables = environment_with(parent);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

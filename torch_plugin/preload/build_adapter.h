@@ -1,9 +1,8 @@
 // build_adapter: what the preloaded library does where there is no adapter for the torch it meets.
 //
-//   site-packages/gapless/lib/libgapless_preload.so        in this process, which is about to use
-//   CUDA python -m gapless build .../site-packages/torch        in one of its own, with the package
-//   around it
-//   ~/.cache/gapless/libgapless_torch-2.11.so              half a minute later, for good
+//   gapless/lib/libgapless_preload.so           in this process, which is about to use CUDA
+//   python -m gapless build --once .../torch    in one of its own, with the package around it
+//   ~/.cache/gapless/libgapless_torch-2.11.so   half a minute later, for good
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 """python -m gapless [-c OPTIONS] SCRIPT [ARGUMENT...]   runs a script with gapless
 python -m gapless [-c OPTIONS] -m MODULE [ARGUMENT...]   or a module
-python -m gapless build [FOLDER]                         builds the adapter for the torch that is installed, or
-                                                         the one in that folder (.../site-packages/torch)
+python -m gapless build [--once] [FOLDER]                builds the adapter for the torch that is installed, or
+                                                         the one in that folder (.../site-packages/torch);
+                                                         --once: unless that failed within the last hour
 
 Examples:
   python -m gapless train.py --batch 8
@@ -31,7 +32,8 @@ def main() -> int:
     try:
         if chosen.script == "build" and not chosen.module and not os.path.exists("build.py"):
             from gapless import _build
-            print(_build.adapter(pathlib.Path(chosen.arguments[0]) if chosen.arguments else None))
+            folders = [pathlib.Path(word) for word in chosen.arguments if word != "--once"]
+            print(_build.adapter(folders[0] if folders else None, once="--once" in chosen.arguments))
             return 0
         gapless.install(chosen.conf)
     except gapless.GaplessError as error:

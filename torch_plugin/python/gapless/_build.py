@@ -20,11 +20,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Iterator
 
 from ._library import GaplessError
 
 SOURCES = ("torch_plugin/adapter/*.cc", "allocator/c_api*.cc")
+RETRY_SECONDS = 3600  # ranks and restarts are not to compile again and again what does not compile
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-w"]
 
 
@@ -58,7 +60,7 @@ def run(command: list[str]) -> None:
         raise GaplessError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "error:" in line or "undefined" in line] or \
-            done.stderr.splitlines()
+            done.stderr.splitlines() or [f"exit status {done.returncode}"]
         raise GaplessError(f"{command[0]} failed: " + "; ".join(lines[:3]))
 
 
@@ -91,46 +93,57 @@ def alone_in(folder: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def adapter(torch: pathlib.Path | None = None) -> pathlib.Path:
+def adapter(torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Path:
     """libgapless_torch-VERSION.so for that torch, or the one that is installed; built where it is not in
-    the cache."""
+    the cache. `once`: not where that failed within the last hour, with the same compiler."""
     torch_folder = (torch or installed_torch()).resolve()
     whole_version = full_version(torch_folder)
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
-    try:
-        with alone_in(cache):
-            return adapter_in(cache, torch_folder, whole_version)
-    except OSError as error:
-        raise GaplessError(f"the adapter cannot be kept in {cache}: {error}") from error
-
-
-def adapter_in(cache: pathlib.Path, torch_folder: pathlib.Path, whole_version: str) -> pathlib.Path:
     version = ".".join(whole_version.split(".")[:2])
     root, libraries = source_root()
     sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
     digest = hashlib.sha256(whole_version.encode())
     for path in (*sources, *sorted(root.glob("torch_plugin/adapter/*.h")), libraries / "libgapless_core.a"):
         digest.update(path.read_bytes())
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
     target = cache / digest.hexdigest()[:16] / f"libgapless_torch-{version}.so"
-    latest = cache / target.name  # where libgapless_preload.so looks
-
-    def offer() -> pathlib.Path:
-        os.utime(target)  # newer than the library that looks for it, which takes no older one
-        link = cache / f"{target.name}.{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-        os.replace(link, latest)
-        return target
-
     if target.exists():
-        return offer()
+        with contextlib.suppress(OSError):  # of a cache that others keep
+            offer(target)
+        return target
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
         raise GaplessError(f"there is no adapter for torch {version}, and no C++ compiler to build one with: "
                            "install g++ 12 or later, or set CXX")
+    try:
+        with alone_in(cache):
+            if not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                build(target, compiler, version, torch_folder, root, sources, libraries, once)
+            offer(target)
+    except OSError as error:
+        raise GaplessError(f"the adapter cannot be kept in {cache}: {error}") from error
+    return target
+
+
+def offer(target: pathlib.Path) -> None:
+    """Puts it where libgapless_preload.so looks, which takes none older than itself."""
+    os.utime(target)
+    latest = target.parents[1] / target.name
+    link = latest.with_name(f"{target.name}.{os.getpid()}")
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    os.replace(link, latest)
+
+
+def build(target: pathlib.Path, compiler: str, version: str, torch_folder: pathlib.Path, root: pathlib.Path,
+          sources: list[pathlib.Path], libraries: pathlib.Path, once: bool) -> None:
+    failed = target.with_suffix(".failed")
+    if once and failed.exists() and time.time() - failed.stat().st_mtime < RETRY_SECONDS:
+        said_by, text = failed.read_text().split("\n", 1)
+        if said_by == compiler:
+            raise GaplessError(f"{text} (not tried again within an hour; `python -m gapless build` does)")
     includes = [f"-I{root}", f"-isystem{torch_folder / 'include'}", f"-isystem{cuda_include(torch_folder)}"]
     print(f"gapless: building the adapter for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # torch's headers take longer to read than all the rest: once for each processor.
         parts = max(1, min(os.cpu_count() or 1, 4))
@@ -142,12 +155,15 @@ def adapter_in(cache: pathlib.Path, torch_folder: pathlib.Path, whole_version: s
             run([compiler, *FLAGS, *includes, f'-DGAPLESS_TORCH_VERSION="{version}"', "-c", str(joined), "-o", made])
             return made
 
-        with concurrent.futures.ThreadPoolExecutor(parts) as pool:
-            objects = list(pool.map(compile_part, range(parts)))
-        whole = f"{folder}/{target.name}"
-        run([compiler, "-shared", *objects, str(libraries / "libgapless_trace.a"),
-             str(libraries / "libgapless_core.a"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10", "-ldl",
-             "-l:libzstd.so.1", "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
-             f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
+        try:
+            with concurrent.futures.ThreadPoolExecutor(parts) as pool:
+                objects = list(pool.map(compile_part, range(parts)))
+            whole = f"{folder}/{target.name}"
+            run([compiler, "-shared", *objects, str(libraries / "libgapless_trace.a"),
+                 str(libraries / "libgapless_core.a"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10", "-ldl",
+                 "-l:libzstd.so.1", "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
+                 f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
+        except GaplessError as error:
+            failed.write_text(f"{compiler}\n{error}")
+            raise
         os.replace(whole, target)  # whole, or not there
-    return offer()

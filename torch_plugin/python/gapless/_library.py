@@ -40,7 +40,7 @@ def adapter_for_loaded_torch() -> Library:
         if (folder / name).exists():
             return Library(folder / name)
     from . import _build
-    return Library(_build.adapter())
+    return Library(_build.adapter(once=True))
 
 
 class Library:
