@@ -230,7 +230,7 @@ class DeviceHeap {
     return {Status::ok, block, home_address(fit.begin)};
   }
   void free_block(BlockId block, Owner owner, Epoch epoch) {
-    note_freed(blocks_[block].size);
+    note_freed(block, blocks_[block].size);
     if (blocks_[block].state == BlockState::live) [[likely]] {
       home_.free(block, owner_of_free(blocks_[block].begin, owner), epoch);
     } else {
@@ -244,9 +244,10 @@ class DeviceHeap {
     copies_.note_made(size);
     if (copies_.sweep() && blocks_[block].state == BlockState::live) home_.note_swept(block);
   }
-  void note_freed(Unit size) {
+  void note_freed(BlockId block, Unit size) {
     if (size < GrowingCopies::kSmallest) [[likely]]
       return;
+    home_.note_unswept(block);
     copies_.note_freed(size);
     home_.keep_order(copies_.sweep()     ? Order::sweep
                      : copies_.prevail() ? Order::begins

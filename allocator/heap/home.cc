@@ -168,8 +168,8 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
 }
 
 Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {
-  const Block& swept = blocks_[swept_];
-  if (swept.state == BlockState::live && swept.begin == swept_begin_) {
+  const Block& swept = blocks_[swept_.block];
+  if (swept.state == BlockState::live && swept.begin == swept_.begin) {
     const Block& next = blocks_[swept.next];
     if (next.state == BlockState::hole && next.size >= size && usable(next, {owner, 0, anyone, 0}))
       return {swept.next, next.begin};

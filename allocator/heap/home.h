@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "allocator/base/bitmap.h"
@@ -134,8 +135,12 @@ class Home {
   void keep_order(Order order) { order_ = order; }
   /// That block was placed just now: what comes next in the sweep goes behind it.
   void note_swept(BlockId block) {
-    swept_ = block;
-    swept_begin_ = blocks_[block].begin;
+    before_swept_ = swept_;
+    swept_ = {block, blocks_[block].begin};
+  }
+  /// That block is about to be freed: if the sweep had come there last, it was for a temporary.
+  void note_unswept(BlockId block) {
+    if (block == swept_.block) swept_ = std::exchange(before_swept_, {});
   }
   /// Wholly free pages that a request of `size` units there would break.
   [[nodiscard]] PageId pages_broken(const Fit& fit, Unit size) const {
@@ -381,8 +386,13 @@ class Home {
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
   Order order_ = Order::none;
-  BlockId swept_ = 0;  // if it is still live and there
-  Unit swept_begin_ = 0;
+  // The last blocks of the sweep, if they are still live and there.
+  struct Swept {
+    BlockId block = 0;
+    Unit begin = 0;
+  };
+  Swept swept_;
+  Swept before_swept_;
   std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
   std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
   Bitmap present_;

@@ -360,6 +360,16 @@ TEST_F(SweepTest, BeginsAnewWhereItsLastBlockIsGone) {
   EXPECT_EQ(begin_of(place(kPage)), 0U);  // 9 pages are free there, 8 behind the first
 }
 
+TEST_F(SweepTest, GoesBackBehindWhatWasThereBeforeATemporary) {
+  const BlockId first = place(12 * kPage);
+  for (int temporaries = 0; temporaries < 3; ++temporaries) {
+    const BlockId temporary = place(kPage);
+    home.note_unswept(temporary);
+    home.free(temporary, 1, 2);
+  }
+  EXPECT_EQ(begin_of(place(kPage)), blocks[first].end());
+}
+
 TEST_F(SweepTest, TakesNothingOfOthers) {
   const BlockId first = place(kBlock);
   home.free(place(kBlock), 2, 2);  // the hole behind the first is another's
