@@ -16,7 +16,7 @@ namespace {
 // The folder that the package lies in: site-packages, or the one of the source tree.
 std::string package_parent(const std::string& own_folder) {
   for (const char* const parent : {"/../..", "/../../../torch_plugin/python"}) {
-    const std::string folder = own_folder + parent;
+    std::string folder = own_folder + parent;
     if (access((folder + "/gapless/_build.py").c_str(), R_OK) == 0) return folder;
   }
   return {};

@@ -119,7 +119,7 @@ void install() {
 
 /// c10::DeviceIndex c10::cuda::device_count_ensure_non_zero(): torch's name for it, mangled.
 extern "C" __attribute__((visibility("default"))) std::int8_t
-_ZN3c104cuda28device_count_ensure_non_zeroEv() {
+_ZN3c104cuda28device_count_ensure_non_zeroEv() {  // NOLINT(bugprone-reserved-identifier)
   static std::once_flag once;
   std::call_once(once, gapless::torch_plugin::install);
   using EnsureDevices = std::int8_t (*)();
