@@ -154,7 +154,8 @@ json stalls_of(const json& process, const json& device) {
 // torch (and said so).
 std::string allocator_used(const json& torch, const std::string& asked) {
   const std::string used = torch.value("allocator", asked);
-  if (used == "gapless" || asked != "gapless") return used == "gapless" ? used : asked;
+  if (used == "gapless") return used;
+  if (asked != "gapless") return asked;
   const json devices = torch.value("devices", json::array());
   const bool allocated = std::any_of(devices.begin(), devices.end(), [](const json& device) {
     return device["peak_reserved_bytes"].get<std::uint64_t>() != 0;
