@@ -22,14 +22,18 @@ fs::path front_folder() {
                    "; build all of gapless, or set GAPLESS_SIMGPU to their folder");
 }
 
-std::string preload_list(const fs::path& folder) {
+std::string front_libraries(const fs::path& folder) {
   std::vector<std::string> libraries;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.find(".so") != std::string::npos) libraries.push_back(entry.path().string());
   }
   std::sort(libraries.begin(), libraries.end());
-  std::string text = fmt::format("{}", fmt::join(libraries, ":"));
+  return fmt::format("{}", fmt::join(libraries, ":"));
+}
+
+std::string preload_list(const fs::path& folder) {
+  std::string text = front_libraries(folder);
   if (const char* before = std::getenv("LD_PRELOAD"); before != nullptr && *before != '\0') {
     text += ":" + std::string(before);
   }

@@ -10,7 +10,9 @@ namespace gapless::simgpu {
 /// InputError.
 std::filesystem::path front_folder();
 
-/// What LD_PRELOAD must be: all libraries of that folder, before what is preloaded already.
+/// All libraries of that folder, as LD_PRELOAD takes them.
+std::string front_libraries(const std::filesystem::path& folder);
+/// The same, before what is preloaded already.
 std::string preload_list(const std::filesystem::path& folder);
 
 }  // namespace gapless::simgpu

@@ -2,25 +2,31 @@
 //
 //   gapless dryrun --gpu 16GiB -- python train.py
 //     sets LD_PRELOAD (simgpu/front), SIMGPU_*, PyTorch's allocator settings; runs the program
-//     <- one report for each process: by libsimgpu.so, and by sitecustomize.py for those with torch
+//     <- reports of its processes (process_reports.h), judged (simgpu/verdict.h)
+//     -> a row for each process and GPU (dryrun_rows.h)
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
-#include "allocator/driver/call.h"
 #include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
+#include "tools/dryrun_rows.h"
 #include "tools/launch.h"
+#include "tools/process_reports.h"
 #include "tools/table.h"
+#include "tools/temporary_folder.h"
 
 namespace gapless::tools {
 namespace {
@@ -33,7 +39,8 @@ struct DryrunArguments {
   std::vector<std::string> allocators = {"native"};
   std::string conf;
   std::string record;
-  std::string json_file;
+  bool json = false;
+  std::string json_file;  // standard output where empty
   std::string context;
   bool strict = false;
   std::vector<std::string> command;
@@ -48,34 +55,36 @@ const std::map<std::string, std::string>& allocator_settings() {
   return settings;
 }
 
-class TemporaryFolder {
+// LD_PRELOAD is split at spaces and colons, and knows no quotes: a folder with one of those gets a
+// link without.
+class PreloadFolders {
  public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "gapless-dryrun-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw InputError("cannot make a folder in " + fs::temp_directory_path().string());
-    }
-    path_ = pattern;
+  /// The folder, or a link to it that lives as long as this.
+  fs::path without_separators(const fs::path& folder) {
+    if (!has_separator(folder)) return folder;
+    if (!links_) links_.emplace("/tmp");
+    const fs::path link = links_->path() / std::to_string(++count_);
+    std::error_code error;
+    fs::create_directory_symlink(folder, link, error);
+    if (error) throw InputError(link.string(), "", error.message());
+    return link;
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
 
  private:
-  fs::path path_;
+  static bool has_separator(const fs::path& folder) {
+    return folder.string().find_first_of(" :\t\n") != std::string::npos;
+  }
+
+  std::optional<TemporaryFolder> links_;
+  int count_ = 0;
 };
 
 Variables variables_of(const DryrunArguments& arguments, const std::string& allocator,
-                       const fs::path& reports) {
-  const fs::path front = simgpu::front_folder();
+                       const fs::path& reports, PreloadFolders& folders) {
+  const fs::path front = folders.without_separators(simgpu::front_folder());
   Variables variables = {{"SIMGPU_GPUS", arguments.gpus},
                          {"SIMGPU_REPORT_DIR", reports},
-                         {"SIMGPU_SHARED", reports / "usage"},
-                         {"PYTHONPATH", in_front(front / "python", std::getenv("PYTHONPATH"))}};
+                         {"SIMGPU_SHARED", reports / "usage"}};
   const auto set = [&](const char* name, const std::string& value) {
     if (!value.empty()) variables.emplace_back(name, value);
   };
@@ -85,180 +94,37 @@ Variables variables_of(const DryrunArguments& arguments, const std::string& allo
   set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
-  std::string preload = simgpu::preload_list(front);
+  // What the user preloads stands in front of CUDA's libraries here as it does in front of
+  // NVIDIA's.
+  const char* const before = std::getenv("LD_PRELOAD");
+  std::string preload =
+      in_front(before == nullptr ? "" : before, simgpu::front_libraries(front).c_str());
   if (allocator == "gapless") {
-    preload = in_front(preload_library(), preload.c_str());
+    const fs::path library = preload_library();
+    preload = in_front(folders.without_separators(library.parent_path()) / library.filename(),
+                       preload.c_str());
     set("GAPLESS_CONF", arguments.conf);
   }
   set("LD_PRELOAD", preload);
   return variables;
 }
 
-json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  return json::parse(file, nullptr, false);
-}
-
-// One object for each process that used a GPU, in the order of ranks and process numbers.
-json collect(const fs::path& reports) {
-  std::map<int, json> by_pid;
-  for (const auto& entry : fs::directory_iterator(reports)) {
-    const std::string name = entry.path().filename().string();
-    const int pid = std::atoi(name.c_str());
-    const json found = read_json(entry.path());
-    if (found.is_discarded()) continue;
-    json& process = by_pid[pid];
-    process["pid"] = pid;
-    if (name.ends_with(".gpu.json")) {
-      process["gpus"] = found.value("gpus", json::array());
-      process["unknown_workspaces"] = found.value("unknown_workspaces", json::array());
-      process["driver_calls"] = found.value("driver_calls", json::object());
-    } else if (name.ends_with(".torch.json")) {
-      process["torch"] = found;
-    }
+// What is to be written at the end can be written: a long run is not to be in vain.
+void check_writable(const std::string& file, const char* option) {
+  if (file.empty()) return;
+  std::error_code none;
+  const fs::path path = fs::absolute(file);
+  const fs::path place = fs::exists(path, none) ? path : path.parent_path();
+  std::string cause;
+  if (fs::is_directory(path, none)) {
+    cause = std::strerror(EISDIR);
+  } else if (access(place.c_str(), W_OK) != 0) {
+    cause = std::strerror(errno);
   }
-  std::vector<json> processes;
-  for (auto& [pid, process] : by_pid) {
-    const bool used = !process.value("gpus", json::array()).empty();
-    if (used || process.contains("torch")) processes.push_back(std::move(process));
-  }
-  const auto rank = [](const json& process) {
-    if (!process.contains("torch") || !process["torch"]["rank"].is_number()) return 1 << 20;
-    return process["torch"]["rank"].get<int>();
-  };
-  std::stable_sort(processes.begin(), processes.end(),
-                   [&](const json& a, const json& b) { return rank(a) < rank(b); });
-  return processes;
+  if (!cause.empty()) throw InputError(file, option, "cannot be written: " + cause);
 }
 
-// Calls by which memory is had, mapped and given back.
-std::uint64_t memory_calls(const json& calls) {
-  std::uint64_t sum = 0;
-  for (const DriverCall call :
-       {DriverCall::mem_create, DriverCall::mem_release, DriverCall::address_reserve,
-        DriverCall::address_free, DriverCall::mem_map, DriverCall::mem_unmap,
-        DriverCall::mem_set_access, DriverCall::mem_alloc, DriverCall::mem_free}) {
-    sum += calls.value(std::string(name_of(call)), std::uint64_t{0});
-  }
-  return sum;
-}
-
-// Times the host waited for the device so that memory could be given back or used again: frees, and
-// what the allocator says.
-json stalls_of(const json& process, const json& device) {
-  const std::uint64_t frees = process["driver_calls"].value("mem_free", std::uint64_t{0});
-  return frees + device.value("waits", std::uint64_t{0});
-}
-
-// What the process used: a program may install gapless itself, or gapless could not be had for its
-// torch (and said so).
-std::string allocator_used(const json& torch, const std::string& asked) {
-  const std::string used = torch.value("allocator", asked);
-  if (used == "gapless") return used;
-  if (asked != "gapless") return asked;
-  const json devices = torch.value("devices", json::array());
-  const bool allocated = std::any_of(devices.begin(), devices.end(), [](const json& device) {
-    return device["peak_reserved_bytes"].get<std::uint64_t>() != 0;
-  });
-  return allocated ? used : asked;
-}
-
-json rows_of(const json& processes, const std::string& allocator, int exit_status) {
-  json rows = json::array();
-  for (const json& process : processes) {
-    const json torch = process.value("torch", json::object());
-    const json oom = torch.value("first_out_of_memory", json());
-    for (const json& gpu : process.value("gpus", json::array())) {
-      const int device = gpu["device"];
-      json row = {{"pid", process["pid"]},
-                  {"rank", torch.value("rank", json())},
-                  {"device", device},
-                  {"allocator", allocator_used(torch, allocator)},
-                  {"total_bytes", gpu["total_bytes"]},
-                  {"peak_used_bytes", gpu["peak_used_bytes"]},
-                  {"peak_allocated_bytes", nullptr},
-                  {"peak_reserved_bytes", nullptr},
-                  {"steps", torch.value("steps", json())},
-                  {"retries", nullptr},
-                  {"stalls", nullptr},
-                  {"driver_calls", process["driver_calls"]},
-                  {"memory_calls", memory_calls(process["driver_calls"])},
-                  {"fits", true},
-                  {"out_of_memory", nullptr},
-                  {"unknown_workspaces", process.value("unknown_workspaces", json::array())},
-                  {"exit_status", exit_status}};
-      for (const json& known : torch.value("devices", json::array())) {
-        if (known["device"] != device) continue;
-        row["name"] = known["name"];
-        row["peak_allocated_bytes"] = known["peak_allocated_bytes"];
-        row["peak_reserved_bytes"] = known["peak_reserved_bytes"];
-        row["retries"] = known["retries"];
-        row["stalls"] = stalls_of(process, known);
-      }
-      if (!oom.is_null() && oom["device"] == device) {
-        row["fits"] = false;
-        row["out_of_memory"] = oom;
-      }
-      if (torch.contains("record")) row["record"] = torch["record"];
-      rows.push_back(std::move(row));
-    }
-  }
-  return rows;
-}
-
-std::string size_text(const json& bytes) {
-  return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
-}
-
-std::string count_text(const json& count) {
-  return count.is_number() ? with_commas(count.get<std::uint64_t>()) : "-";
-}
-
-void print_table(const json& rows) {
-  using Align = Table::Align;
-  Table table({{"process", Align::left},
-               {"gpu", Align::left},
-               {"capacity"},
-               {"allocator", Align::left},
-               {"peak allocated"},
-               {"peak reserved"},
-               {"peak in use"},
-               {"stalls"},
-               {"driver calls"},
-               {"steps"},
-               {"fits", Align::left}});
-  for (const json& row : rows) {
-    const bool fits = row["fits"];
-    const json& oom = row["out_of_memory"];
-    const std::string verdict =
-        fits ? "yes"
-             : fmt::format("no: {} asked in step {} ({})", size_text(oom["asked_bytes"]),
-                           oom["step"].get<int>(), oom["line"].get<std::string>());
-    table.add({{row["rank"].is_number() ? fmt::format("rank {}", row["rank"].get<int>())
-                                        : fmt::format("{}", row["pid"].get<int>())},
-               {fmt::format("{}", row["device"].get<int>())},
-               {size_text(row["total_bytes"])},
-               {row["allocator"].get<std::string>()},
-               {size_text(row["peak_allocated_bytes"])},
-               {size_text(row["peak_reserved_bytes"])},
-               {size_text(row["peak_used_bytes"])},
-               {count_text(row["stalls"])},
-               {count_text(row["memory_calls"])},
-               {count_text(row["steps"])},
-               {verdict, fits ? Colour::good : Colour::bad}});
-  }
-  fmt::print(stderr, "\n{}", table.text(colour_wanted()));
-  std::set<std::string> unknown;
-  for (const json& row : rows) {
-    for (const json& library : row["unknown_workspaces"]) unknown.insert(library);
-  }
-  if (!unknown.empty()) {
-    fmt::print(stderr, "peaks are lower bounds: workspaces of {} are not counted\n",
-               fmt::join(unknown, ", "));
-  }
-}
-
-int run(const DryrunArguments& arguments) {
+void check(const DryrunArguments& arguments) {
   try {
     (void)simgpu::parse_gpus(arguments.gpus);
   } catch (const std::invalid_argument& error) {
@@ -267,52 +133,118 @@ int run(const DryrunArguments& arguments) {
   if (!arguments.context.empty() && !parse_bytes(arguments.context)) {
     throw InputError("--context: \"" + arguments.context + "\" is no size");
   }
+  check_writable(arguments.json_file, "--json");
+  check_writable(arguments.record, "--record");
+}
+
+// Why there is nothing to show.
+std::string no_gpu_used(const std::string& program, const Ended& ended, const std::string& torch) {
+  std::string text =
+      ended.status() == 0
+          ? "the program used no GPU"
+          : fmt::format("{} ended with status {} before it used a GPU", program, ended.status());
+  if (!torch.empty()) {
+    text += fmt::format("; its torch was built without CUDA ({}): install the CUDA build", torch);
+  } else if (ended.status() == 0) {
+    text +=
+        " that can be simulated (those of programs with the CUDA runtime linked into them cannot)";
+  }
+  return text;
+}
+
+// With one allocator.
+struct Outcome {
+  Ended ended;
+  json rows;
+  std::string torch_without_cuda;
+};
+
+Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
+  const TemporaryFolder reports;
+  PreloadFolders folders;
+  Outcome outcome;
+  outcome.ended =
+      run_program(arguments.command, variables_of(arguments, allocator, reports.path(), folders));
+  outcome.rows =
+      rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
+  outcome.torch_without_cuda = torch_without_cuda(reports.path());
+  return outcome;
+}
+
+// What was used where gapless was asked for and could not be had; empty otherwise.
+std::string used_in_place(const json& rows) {
+  std::string plain;
+  for (const json& row : rows) {
+    if (row["allocator"] == "gapless") {
+      plain.clear();
+      break;
+    }
+    plain = row["allocator"];
+  }
+  for (const json& row : rows) {
+    if (row["allocator"] != "gapless" && row["allocator"] != "cudaMalloc") return row["allocator"];
+  }
+  return plain;
+}
+
+void write_json(const DryrunArguments& arguments, const json& rows) {
+  // Names of files may be in any encoding.
+  const std::string text = rows.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
+  if (arguments.json_file.empty()) {
+    fmt::print("{}", text);
+    return;
+  }
+  std::ofstream file(arguments.json_file);
+  file << text;
+  file.close();
+  if (!file) throw InputError(arguments.json_file + ": cannot be written");
+}
+
+int run(const DryrunArguments& arguments) {
+  check(arguments);
   fmt::print(stderr,
              "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
              arguments.gpus);
   json rows = json::array();
-  int first_status = kExitOk;
-  bool first_fits = true;
+  std::optional<Outcome> first;
   std::string instead;
   for (const std::string& allocator : arguments.allocators) {
-    const bool several = arguments.allocators.size() > 1;
-    if (several) fmt::print(stderr, "gapless dryrun: with {}\n", allocator);
-    const TemporaryFolder reports;
-    const int exit_status =
-        run_program(arguments.command, variables_of(arguments, allocator, reports.path()));
-    const json found = rows_of(collect(reports.path()), allocator, exit_status);
-    if (&allocator == &arguments.allocators.front()) {
-      first_status = exit_status;
-      first_fits = std::all_of(found.begin(), found.end(),
-                               [](const json& row) { return row["fits"].get<bool>(); });
+    if (arguments.allocators.size() > 1) {
+      fmt::print(stderr, "gapless dryrun: with {}\n", allocator);
     }
-    for (const json& row : found) {
-      if (allocator == "gapless" && row["allocator"] != allocator) instead = row["allocator"];
-    }
-    rows.insert(rows.end(), found.begin(), found.end());
+    Outcome outcome = run_with(allocator, arguments);
+    rows.insert(rows.end(), outcome.rows.begin(), outcome.rows.end());
+    if (allocator == "gapless") instead = used_in_place(outcome.rows);
+    if (!first) first = std::move(outcome);
   }
-  if (!arguments.json_file.empty()) {
-    std::ofstream file(arguments.json_file);
-    file << rows.dump(1) << '\n';
-    if (!file) throw InputError(arguments.json_file + ": cannot be written");
-  }
+  const std::string& program = arguments.command.front();
+  const int status = first->ended.status();
   if (rows.empty()) {
-    fmt::print(stderr,
-               "gapless dryrun: the program used no GPU (no CUDA build of PyTorch, or a CUDA "
-               "runtime linked into it, which cannot be simulated)\n");
+    fmt::print(stderr, "gapless dryrun: {}\n",
+               no_gpu_used(program, first->ended, first->torch_without_cuda));
   } else {
-    print_table(rows);
+    fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
+  }
+  if (arguments.json) write_json(arguments, rows);
+  if (instead == "cudaMalloc") {
+    fmt::print(
+        stderr,
+        "gapless dryrun: a program without PyTorch: its own cudaMalloc served it, not gapless "
+        "(for such programs preload libgapless_cuda.so)\n");
+    return kExitBadInput;
   }
   if (!instead.empty()) {
     fmt::print(stderr, "gapless dryrun: {} was used in place of gapless, as said above\n", instead);
     return kExitBadInput;
   }
-  if (!first_fits && first_status != 0) return kExitNoFit;
-  if (first_status != 0) {
-    fmt::print(stderr, "gapless dryrun: {} ended with status {}\n", arguments.command[0],
-               first_status);
+  if (std::any_of(first->rows.begin(), first->rows.end(),
+                  [](const json& row) { return row["fits"] == false; })) {
+    return kExitNoFit;
   }
-  return first_status;
+  if (status != 0 && !rows.empty()) {
+    fmt::print(stderr, "gapless dryrun: {} ended with status {}\n", program, status);
+  }
+  return status;
 }
 
 }  // namespace
@@ -333,8 +265,9 @@ void add_dryrun(CLI::App& app, int& status) {
       "  gapless dryrun --gpu 'RTX 4090' --record run.pickle -- python train.py; gapless replay "
       "run.*.pickle\n"
       "\n"
-      "Exit status: the program's own (with the first allocator); 3 where it ended for lack of "
-      "memory; 2 for bad input.");
+      "Exit status: the program's own (with the first allocator); 3 where one of its processes "
+      "ended "
+      "for lack of memory; 2 for bad input.");
   std::string names;
   for (const std::string& name : simgpu::gpu_profile_names()) {
     names += (names.empty() ? "" : ", ") + name;
@@ -357,8 +290,13 @@ void add_dryrun(CLI::App& app, int& status) {
       "--record", arguments->record,
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "
       "with the source line of every allocation, for each process");
-  command->add_option("--json", arguments->json_file,
-                      "Write one object per process and GPU to this file");
+  CLI::Option* const to_json =
+      command
+          ->add_option(
+              "--json", arguments->json_file,
+              "Write one object per process and GPU to this file; without one, to standard "
+              "output after all that the program printed")
+          ->expected(0, 1);
   command->add_option("--context", arguments->context,
                       "What a CUDA context takes, in place of the GPU's usual figure");
   command->add_flag("--strict", arguments->strict,
@@ -366,7 +304,10 @@ void add_dryrun(CLI::App& app, int& status) {
   command->add_option("command", arguments->command, "The program and its arguments, after --")
       ->required();
   command->positionals_at_end();
-  command->callback([arguments, &status] { status = run(*arguments); });
+  command->callback([arguments, to_json, &status] {
+    arguments->json = to_json->count() != 0;
+    status = run(*arguments);
+  });
 }
 
 }  // namespace gapless::tools

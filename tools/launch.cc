@@ -47,7 +47,7 @@ std::string in_front(const std::string& path, const char* list) {
   return path.empty() ? list : path + ":" + list;
 }
 
-int run_program(const std::vector<std::string>& command, const Variables& variables) {
+Ended run_program(const std::vector<std::string>& command, const Variables& variables) {
   int failed[2];
   if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
   const pid_t child = fork();
@@ -67,7 +67,8 @@ int run_program(const std::vector<std::string>& command, const Variables& variab
   }
   std::signal(SIGINT, SIG_DFL);
   if (not_started) cannot_start(command[0], error);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (WIFSIGNALED(status)) return {child, true, WTERMSIG(status)};
+  return {child, false, WEXITSTATUS(status)};
 }
 
 void become_program(const std::vector<std::string>& command, const Variables& variables) {

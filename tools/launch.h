@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace gapless::tools {
 
 /// libgapless_preload.so beside the running command (lib/, ../lib/). Throws InputError where it is
@@ -17,9 +19,19 @@ std::string in_front(const std::string& path, const char* list);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// Runs a program and waits for it; its exit status, 128 + the signal that ended it. The terminal's
-/// interrupt is left to the program. Throws InputError where it cannot be started.
-int run_program(const std::vector<std::string>& command, const Variables& variables);
+/// How a program ended.
+struct Ended {
+  pid_t pid = 0;
+  bool by_signal = false;
+  int code = 0;  // its exit status, or the signal
+
+  /// As a shell has it: 128 + the signal that ended it.
+  [[nodiscard]] int status() const { return by_signal ? 128 + code : code; }
+};
+
+/// Runs a program and waits for it. The terminal's interrupt is left to the program. Throws
+/// InputError where it cannot be started.
+Ended run_program(const std::vector<std::string>& command, const Variables& variables);
 /// The program in the place of this one; throws InputError where it cannot be started.
 [[noreturn]] void become_program(const std::vector<std::string>& command,
                                  const Variables& variables);

@@ -15,19 +15,23 @@ constexpr std::uint64_t kSmallCopy = 1 * MiB;
 constexpr std::uint64_t kKeptForLarge = 64 * MiB;
 constexpr std::uint64_t kKeptForSmall = 512 * MiB;
 
-std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& usage) {
+std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& usage,
+                                            const DeviceMemory::OnUse& on_use) {
   std::vector<MemoryModel::Device> devices;
   for (std::size_t i = 0; i < config.gpus.size(); ++i) {
     MemoryModel::Device device;
     device.total_bytes = config.gpus[i].total_bytes;
     device.granularity_bytes = 2 * MiB;
+    const int installed = config.installed_index[i];
     if (!config.shared_file.empty()) {
-      const int installed = config.installed_index[i];
       device.used_elsewhere = [&usage, installed] { return usage.of_others(installed); };
-      device.on_change = [&usage, installed](std::uint64_t bytes) {
-        usage.publish(installed, bytes);
-      };
     }
+    device.on_change = [&usage, installed, on_use, index = static_cast<DeviceIndex>(i),
+                        before = std::uint64_t{0}](std::uint64_t bytes) mutable {
+      usage.publish(installed, bytes);
+      if (on_use && bytes > before) on_use(index, bytes);
+      before = bytes;
+    };
     devices.push_back(std::move(device));
   }
   return devices;
@@ -35,10 +39,10 @@ std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& u
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(const Config& config)
+DeviceMemory::DeviceMemory(const Config& config, OnUse on_use)
     : gpus_(config.gpus),
       usage_(config.shared_file),
-      model_(devices_of(config, usage_)),
+      model_(devices_of(config, usage_, std::move(on_use))),
       contexts_(config.gpus.size(), false) {}
 
 void DeviceMemory::ensure_context(DeviceIndex device) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,7 +26,9 @@ namespace gapless::simgpu {
 
 class DeviceMemory {
  public:
-  explicit DeviceMemory(const Config& config);
+  using OnUse = std::function<void(DeviceIndex, std::uint64_t used_bytes)>;
+  /// `on_use` is called when the process has come to use more of a device, its context included.
+  explicit DeviceMemory(const Config& config, OnUse on_use = {});
 
   /// The first use of a device takes what its context takes.
   void ensure_context(DeviceIndex device);
@@ -34,8 +37,9 @@ class DeviceMemory {
   }
   [[nodiscard]] std::uint64_t free_bytes(DeviceIndex device) const;
   [[nodiscard]] std::uint64_t total_bytes(DeviceIndex device) const;
-  [[nodiscard]] std::uint64_t peak_used_bytes(DeviceIndex device) const {
-    return model_.device(device).peak_used_bytes;
+  /// What the process takes of it.
+  [[nodiscard]] std::uint64_t used_bytes(DeviceIndex device) const {
+    return model_.device(device).used_bytes;
   }
 
   DriverStatus alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address);

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "simgpu/process/process.h"
-#include "simgpu/process/report.h"
 
 namespace gapless::simgpu {
 
@@ -58,6 +57,9 @@ void simgpu_zero(void* target, int width, int count) {
   }
 }
 
-void simgpu_guess(const char* library) { gapless::simgpu::note_guess(library); }
+void simgpu_guess(const char* library) {
+  const gapless::simgpu::Entry entry;
+  entry.process.recorder.guessed(library);
+}
 
 }  // extern "C"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "simgpu/process/report.h"
+#include "simgpu/process/end_hook.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -23,13 +23,19 @@ Config read_config() {
 }  // namespace
 
 Process::Process(Config config)
-    : memory(config), streams(static_cast<int>(config.gpus.size())), config_(std::move(config)) {}
+    : memory(config,
+             [this](DeviceIndex device, std::uint64_t bytes) {
+               recorder.used(device, gpu(device).total_bytes, bytes);
+             }),
+      streams(static_cast<int>(config.gpus.size())),
+      recorder(Recorder::get()),
+      config_(std::move(config)) {}
 
 Process& Process::get() {
   // Never destroyed: other libraries' destructors still call.
   static auto* process = [] {
     auto* made = new Process(read_config());
-    report_at_exit();
+    record_exit();
     return made;
   }();
   return *process;
@@ -57,6 +63,15 @@ const HostMemory* Process::pinned(const void* pointer) const {
   return at < host->first + host->second.bytes ? &host->second : nullptr;
 }
 
+DriverStatus note_request(Process& process, int device, std::uint64_t bytes, DriverStatus status,
+                          bool by_driver) {
+  if (status == DriverStatus::ok) process.recorder.served();
+  if (status == DriverStatus::out_of_memory) {
+    process.recorder.refused(device, bytes, process.memory.used_bytes(device), by_driver);
+  }
+  return status;
+}
+
 bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes) {
   if (bytes == 0) return true;
   const auto to = reinterpret_cast<DeviceAddress>(target);
@@ -82,5 +97,6 @@ std::uint64_t duration_ns(const Kernel& kernel, void** arguments) {
 
 extern "C" void simgpu_calls(std::uint64_t* counts) {
   const gapless::simgpu::Entry entry;
-  std::copy(entry.process.calls.begin(), entry.process.calls.end(), counts);
+  const auto& calls = entry.process.recorder.record().calls;
+  std::copy(calls.begin(), calls.end(), counts);
 }

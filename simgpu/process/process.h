@@ -21,6 +21,8 @@
 #include "simgpu/process/api.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/device_memory.h"
+#include "simgpu/process/read_watch.h"
+#include "simgpu/process/recorder.h"
 #include "simgpu/process/small_kernels.h"
 #include "simgpu/process/streams.h"
 
@@ -79,8 +81,9 @@ class SIMGPU_API Process {
 
   /// cuInit was called, or the runtime did so: before that the driver knows nothing.
   bool initialized = false;
-  /// How often the program made those calls (of the others, none are counted).
-  PerDriverCall<std::uint64_t> calls{};
+  /// What is told of the process, to whom it concerns.
+  Recorder& recorder;
+  ReadWatch reads;
 
   static std::recursive_mutex mutex;
 
@@ -92,12 +95,17 @@ class SIMGPU_API Process {
 class Entry {
  public:
   Entry() : process(Process::get()), lock_(process.mutex) { process.streams.tick(); }
-  explicit Entry(DriverCall call) : Entry() { ++process.calls[static_cast<std::size_t>(call)]; }
+  explicit Entry(DriverCall call) : Entry() { process.recorder.count(call); }
   Process& process;
 
  private:
   std::scoped_lock<std::recursive_mutex> lock_;
 };
+
+/// A request for memory was answered with `status`, by the runtime or by a function of the driver:
+/// passes it on, and records what a report is to say.
+SIMGPU_API DriverStatus note_request(Process& process, int device, std::uint64_t bytes,
+                                     DriverStatus status, bool by_driver);
 
 /// Copies between any two places, host or device. False where a device range is not memory.
 SIMGPU_API bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes);
@@ -107,5 +115,5 @@ SIMGPU_API std::uint64_t duration_ns(const Kernel& kernel, void** arguments);
 
 }  // namespace gapless::simgpu
 
-/// Copies the counts of Process::calls, by DriverCall.
+/// How often the program made each of those calls, by DriverCall (of the others, none are counted).
 extern "C" SIMGPU_API void simgpu_calls(std::uint64_t* counts);

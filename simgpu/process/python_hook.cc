@@ -5,30 +5,14 @@
 // ("terminate called without an active exception"). On a GPU the last synchronisation leaves such
 // threads time to finish; here it takes none. So such a thread is left hanging, as Python 3.14
 // does; the process ends without it.
-#include <initializer_list>
-
-#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "simgpu/process/api.h"
-
-namespace {
-
-bool python_is_finalizing() {
-  using IsFinalizing = int (*)();
-  for (const char* name : {"Py_IsFinalizing", "_Py_IsFinalizing"}) {
-    if (void* const found = dlsym(RTLD_DEFAULT, name); found != nullptr) {
-      return reinterpret_cast<IsFinalizing>(found)() != 0;
-    }
-  }
-  return false;  // no Python
-}
-
-}  // namespace
+#include "simgpu/process/python.h"
 
 extern "C" [[noreturn]] SIMGPU_API void pthread_exit(void* result) {
-  while (python_is_finalizing()) pause();
+  while (gapless::simgpu::Python::is_finalizing()) pause();
   using Exit = void (*)(void*);
   static const auto next = reinterpret_cast<Exit>(dlsym(RTLD_NEXT, "pthread_exit"));
   next(result);

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -54,27 +55,234 @@ def test_a_program_that_fits(dryrun):
 def test_one_that_does_not(dryrun):
     text, rows = dryrun("--gpu", "T4:1GiB", "--context", "200MiB", arguments=("20",), status=3)
     (row,) = rows
-    assert not row["fits"] and row["name"] == "Tesla T4"
+    assert row["fits"] is False and row["name"] == "Tesla T4"
     oom = row["out_of_memory"]
     assert (oom["asked_bytes"], oom["step"], oom["line"]) == (100 << 20, 8, "train.py:8")
-    assert "no: 100.00 MiB asked in step 8 (train.py:8)" in text
+    assert row["end"] == {"how": "exited", "status": 1} and row["exception"]["type"] == "OutOfMemoryError"
+    assert f"{row['pid']}: no: 100.00 MiB asked in step 8 (train.py:8), with 800.01 MiB allocated" in text
     assert "torch.OutOfMemoryError: CUDA out of memory." in text  # the program's own
 
 
 def test_one_that_catches_it(dryrun):
-    program = PROGRAM.replace("for step", "try:\n  for step").replace("    ", "      ") + """
-except torch.OutOfMemoryError:
-  print("caught")
+    program = """
+import torch
+kept = [torch.empty(600 << 20, dtype=torch.uint8, device="cuda")]
+for size in 900, 800, 300:
+    try:
+        kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        print("caught")
 """
-    _, rows = dryrun("--gpu", "1GiB", program=program, arguments=("20",))
-    assert not rows[0]["fits"] and rows[0]["exit_status"] == 0
+    text, (row,) = dryrun("--gpu", "2GiB", "--context", "800MiB", program=program)
+    assert row["fits"] is True and row["verdict"] == "yes, after 2 out of memory"
+    assert row["caught_out_of_memory"] == 2 and row["exit_status"] == 0
+    assert row["out_of_memory"]["asked_bytes"] == 900 << 20  # the first
+    assert row["peak_allocated_bytes"] == 900 << 20
+    assert "out of memory twice, which the program caught and went on from; first 900.00 MiB asked" in text
+
+
+# A child for each way in which a process can end; all but the first line of each is beside the point.
+ENDS = {
+    "returns": "",
+    "exits with an error": "sys.exit(4)",
+    "raises": "raise ValueError('no such column')",
+    "leaves at once": "os._exit(0)",
+    "leaves at once with an error": "os._exit(5)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "aborts": "os.abort()",
+    "is replaced": "os.execv('/bin/false', ['false'])",
+    "is interrupted": "raise KeyboardInterrupt",
+    "runs out of memory": "ask(900)",
+    "runs out of memory twice": "refused(900); ask(30); ask(900)",
+    "wraps it": "try: ask(900)\nexcept RuntimeError as error: raise KeyError('batch') from error",
+    "gives up after it": "refused(900); raise RuntimeError('no batch size fits')",
+    "gives up by status": "refused(900); sys.exit(1)",
+    "leaves after it": "refused(900); os._exit(1)",
+    "fails later": "refused(900); ask(30); raise ValueError('no such file')",
+    "exits with an error later": "refused(900); ask(30); sys.exit(7)",
+    "goes on": "refused(900); ask(30)",
+    "goes on and leaves at once": "refused(900); ask(30); os._exit(0)",
+    "exits well after it": "refused(900); sys.exit(0)",
+    "is killed after it": "refused(900); os.kill(os.getpid(), signal.SIGKILL)",
+    "loses a thread": "t = threading.Thread(target=ask, args=(900,)); t.start(); t.join()",
+    "is refused by CUDA itself": "raise RuntimeError('CUDA error: out of memory')",
+}
+FITS = {True: ["returns", "leaves at once", "goes on", "goes on and leaves at once", "exits well after it"],
+        False: ["runs out of memory", "runs out of memory twice", "wraps it", "gives up after it", "gives up by status",
+                "leaves after it", "loses a thread", "is refused by CUDA itself"],
+        None: ["exits with an error", "raises", "leaves at once with an error", "is killed", "aborts", "is replaced", "is interrupted",
+               "fails later", "exits with an error later", "is killed after it"]}
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """The row and the note of each of ENDS: {"returns": (row, note), ...}; PyTorch is imported once for all."""
+    folder = tmp_path_factory.mktemp("ends")
+    (folder / "train.py").write_text(f"""
+import os, signal, sys, threading
+import torch
+kept = []
+def ask(size): kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+def refused(size):
+    try: ask(size)
+    except torch.OutOfMemoryError: pass
+for number, code in enumerate({list(ENDS.values())!r}):
+    child = os.fork()
+    if child == 0:
+        ask(40 + 2 * number)
+        exec(code)
+        sys.exit(0)
+    os.waitpid(child, 0)
+""")
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "1GiB", "--context", "200MiB", "--json", "rows.json", "--", sys.executable,
+         "train.py"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    rows = json.loads((folder / "rows.json").read_text())
+    assert len(rows) == len(ENDS), done.stderr
+    found = {}
+    for row in rows:
+        note = "\n".join(line for line in done.stderr.splitlines() if line.startswith(f"{row['pid']}: "))
+        sizes = [40 + 2 * number for number in range(len(ENDS))]
+        size = row["peak_reserved_bytes"] >> 20
+        found[list(ENDS)[sizes.index(size if size in sizes else size - 30)]] = (row, note)
+    found["status"] = done.returncode
+    return found
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_every_end_has_its_verdict(ends, name):
+    row, note = ends[name]
+    fits = next(fits for fits, names in FITS.items() if name in names)
+    assert row["fits"] is fits, row
+    assert row["verdict"].startswith({True: "yes", False: "no", None: "not known"}[fits])
+    assert (note == "") == (row["verdict"] == "yes")
+    assert row["peak_allocated_bytes"] >= 40 << 20 and row["peak_used_bytes"] >= 240 << 20  # of the killed, too
+
+
+def test_what_is_said_of_ends(ends):
+    assert ends["status"] == 3  # some ended for lack of memory
+    said = {name: f"{note} {row['end']} {row['caught_out_of_memory']}" for name, (row, note) in
+            ((name, ends[name]) for name in ENDS)}
+    for name, words in (
+            ("raises", "not known: it ended with status 1 (ValueError: no such column) (<string>:1)"),
+            ("exits with an error", "it ended with status 4"),
+            ("leaves at once with an error", "it ended with status 5"),
+            ("is killed", "it left no word of its end: it was killed, most likely {'how': 'not known'}"),
+            ("aborts", "it was ended by SIGABRT"),
+            ("is replaced", "another program took its place, of whose end nothing is known {'how': 'replaced'}"),
+            ("runs out of memory", "no: 900.00 MiB asked in step 0 (train.py:5), with"),
+            ("runs out of memory twice", "; out of memory once before"),
+            ("fails later", "(ValueError: no such file) (<string>:1); out of memory once before, first 900.00 MiB"),
+            ("goes on", "yes, after 1 out of memory: out of memory once, which the program caught and went on from"),
+            ("exits well after it", "which the program caught and asked for no more"),
+            ("loses a thread", "it ended a thread")):
+        assert words in said[name], said[name]
 
 
 @pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
 def test_each_allocator(dryrun, allocator):
-    _, rows = dryrun("--gpu", "2GiB", "--allocator", allocator)
-    assert rows[0]["allocator"] == allocator
-    assert 800 << 20 <= rows[0]["peak_allocated_bytes"] <= 803 << 20
+    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", "--allocator", allocator, arguments=("20",), status=3)
+    assert row["allocator"] == allocator
+    assert 800 << 20 <= row["peak_allocated_bytes"] <= 803 << 20
+    assert row["fits"] is False and row["caught_out_of_memory"] == 0
+    oom = row["out_of_memory"]
+    assert (oom["asked_bytes"], oom["step"], oom["line"]) == (100 << 20, 8, "train.py:8")
+    assert "gapless dryrun: _" not in text  # nothing went wrong in what dryrun itself adds
+
+
+@pytest.mark.parametrize("words, environment", [
+    ([], {"import importlib.util": "importlib.util.find_spec('torch')"}),  # as transformers does before it imports torch
+    (["-I", "-S"], {}),  # which is -E, too
+    ([], {"PYTHONPATH": "/nowhere"})])
+def test_no_way_to_start_python_hides_it(tmp_path, words, environment):
+    """Steps, lines and the history come from the part in Python, which nothing that programs do may keep out."""
+    lines = [f"import sys; sys.path[:0] = {[path for path in sys.path if 'site-packages' in path]!r}"]
+    lines += [f"{name}; {value}" for name, value in environment.items() if name.startswith("import ")]
+    (tmp_path / "train.py").write_text("\n".join(lines) + PROGRAM)
+    variables = {name: value for name, value in environment.items() if not name.startswith("import ")}
+    launcher = ["env", *(f"{name}={value}" for name, value in variables.items())]
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "1GiB", "--context", "200MiB", "--json", "rows.json", "--record", "run.pickle", "--",
+         *launcher, sys.executable, *words, "train.py", "20"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert row["fits"] is False and row["steps"] == 8
+    assert row["out_of_memory"]["line"] == f"train.py:{8 + len(lines) - 1}"
+    assert [str(path) for path in tmp_path.glob("run.*.pickle")] == [row["record"]]
+
+
+def test_an_environment_keeps_its_own_sitecustomize(dryrun, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    program = "import os, sitecustomize\nprint(sitecustomize.__file__, os.environ['PYTHONPATH'], file=__import__('sys').stderr)"
+    text, _ = dryrun(program=program)
+    assert f"{tmp_path}/sitecustomize.py {tmp_path}\n" in text
+
+
+def test_peaks_outlive_what_the_program_resets(dryrun):
+    _, (row,) = dryrun("--gpu", "2GiB", program="""
+import torch
+torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+torch.cuda.empty_cache()
+torch.cuda.reset_peak_memory_stats()
+""")
+    assert row["peak_allocated_bytes"] == row["peak_reserved_bytes"] == 700 << 20
+
+
+def test_one_verdict_for_a_process_with_several_gpus(dryrun):
+    text, rows = dryrun("--gpu", "2GiB,1GiB,2GiB", "--context", "200MiB", status=3, program="""
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+    def forward(self, x):
+        return self.layer(x).repeat(1, (450 << 20) // 32) * 2
+net = torch.nn.DataParallel(Net().cuda())
+net(torch.zeros(3, 8, device="cuda"))
+""")
+    assert [(row["device"], row["fits"], row["verdict"]) for row in rows] == [(i, False, "no") for i in range(3)]
+    oom = rows[0]["out_of_memory"]
+    assert oom["device"] == 1 and oom["line"] == "train.py:8", oom
+    assert text.count(f"{rows[0]['pid']}: no: ") == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_children_of_multiprocessing_have_verdicts(dryrun, method):
+    program = f"""
+import sys, torch
+import torch.multiprocessing as mp
+def work(rank, size):
+    import os
+    os.environ["RANK"] = str(rank)
+    x = torch.empty(size[rank] << 20, dtype=torch.uint8, device="cuda")
+if __name__ == "__main__":
+    processes = [mp.get_context("{method}").Process(target=work, args=(rank, (100, 900))) for rank in range(2)]
+    for process in processes: process.start(); process.join()
+    print([process.exitcode for process in processes])
+"""
+    text, rows = dryrun("--gpu", "1GiB", "--context", "200MiB", program=program, status=3)
+    assert [(row["rank"], row["fits"], row["end"].get("status")) for row in rows] == [(0, True, 0), (1, False, 1)]
+    assert "rank 1: no: 900.00 MiB asked in step 0 (train.py:7)" in text
+
+
+def test_a_worker_that_its_launcher_kills_is_not_known(dryrun):
+    text, rows = dryrun("--gpu", "1GiB,1GiB", "--context", "200MiB", program="""
+import os, subprocess, sys, time
+import torch
+if "RANK" not in os.environ:
+    sys.exit(subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]).returncode)
+rank = int(os.environ["RANK"])
+kept = torch.empty(300 << 20, dtype=torch.uint8, device=f"cuda:{rank}")
+open(f"ready{rank}", "w").close()
+while not (os.path.exists("ready0") and os.path.exists("ready1")): time.sleep(0.01)
+if rank == 1: torch.empty(900 << 20, dtype=torch.uint8, device="cuda:1")
+time.sleep(60)
+""", status=3)
+    assert [(row["rank"], row["fits"]) for row in rows] == [(0, None), (1, False)]
+    assert [row["peak_allocated_bytes"] for row in rows] == [300 << 20] * 2
+    assert "rank 0: not known: it left no word of its end: it was killed, most likely" in text
 
 
 def test_one_that_installs_gapless_itself(dryrun, monkeypatch):
@@ -112,8 +320,19 @@ for i in range(1500):
     y = torch.rand(1, device="cuda")
     if y.item() == 12345: break
 """
-    text, _ = dryrun("--gpu", "1GiB", program=program)
-    assert "train.py:5 has read back data that no kernel computed, 1,000 times" in text
+    text, _ = dryrun("--gpu", "1GiB", program=program.replace("1500", "2500"))
+    assert "train.py:5 has read back data that no kernel computed, 1,000 times from the same place" in text
+
+
+def test_saving_checkpoints_is_no_loop(dryrun):
+    text, (row,) = dryrun("--gpu", "1GiB", program="""
+import io, torch
+net = torch.nn.ModuleList(torch.nn.Linear(2, 2, device="cuda") for _ in range(600))
+for step in range(3): torch.save(net.state_dict(), io.BytesIO())
+big = torch.rand(1000, device="cuda")
+for step in range(1100): big.cpu()
+""")
+    assert "has read back" not in text and row["fits"] is True
 
 
 def test_wrong_words_are_named(dryrun):
@@ -132,13 +351,24 @@ def test_wrong_words_are_named(dryrun):
     assert "the program used no GPU" in done.stderr
 
 
-def test_a_torch_without_cuda_is_named(dryrun, tmp_path, monkeypatch):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("class version: cuda = None\n__version__ = '2.11.0+cpu'\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    text, rows = dryrun("--gpu", "1GiB", program="import torch")
-    assert "torch 2.11.0+cpu was built without CUDA: install the CUDA build" in text
-    assert rows == []
+def test_one_that_fails_before_it_uses_a_gpu(dryrun):
+    for program, status, message in (("import nowhere", 1, "No module named 'nowhere'"),
+                                     ("import argparse; argparse.ArgumentParser().parse_args(['--epoch'])", 2, "--epoch")):
+        text, rows = dryrun(program=program, status=status)
+        assert rows == [] and message in text
+        assert f"{sys.executable} ended with status {status} before it used a GPU\n" in text
+        assert "CUDA build" not in text
+
+
+def test_a_torch_without_cuda_is_named(dryrun, tmp_path):
+    library = tmp_path / "torch" / "lib" / "libtorch_cpu.so"
+    library.parent.mkdir(parents=True)
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
+    program = f"import ctypes; ctypes.CDLL({str(library)!r})"
+    for more, status in (("", 0), ("; raise SystemExit(5)", 5)):
+        text, rows = dryrun("--gpu", "1GiB", program=program + more, status=status)
+        assert f"its torch was built without CUDA ({library}): install the CUDA build" in text
+        assert rows == []
 
 
 def test_a_runtime_linked_into_the_program_is_named(tmp_path):
@@ -146,12 +376,194 @@ def test_a_runtime_linked_into_the_program_is_named(tmp_path):
         pytest.skip("no nvcc")
     source = tmp_path / "program.cu"
     source.write_text("int main() { int count; return cudaGetDeviceCount(&count); }")
-    for kind, words in (("static", "has the CUDA runtime linked into it"), ("shared", "")):
+    for kind, words in (("static", "has the CUDA runtime linked into it"), ("shared", "the program used no GPU")):
         program = tmp_path / kind
         subprocess.run(["nvcc", "-cudart", kind, "-o", program, source], check=True)
         done = subprocess.run([GAPLESS, "dryrun", "--", program], capture_output=True, text=True, check=False)
         assert words in done.stderr
         assert (done.returncode == 0) == (kind == "shared")
+
+
+PLAIN = """
+#include <stdlib.h>
+int cudaMalloc(void** memory, size_t bytes);
+int cudaFree(void* memory);
+int main(int count, char** sizes) {
+  int error = 0;
+  void* memory;
+  for (int i = 1; i < count; ++i) error = cudaMalloc(&memory, (size_t)atoi(sizes[i]) << 20);
+  return error;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """plain(sizes in MiB, words): (exit status, standard error, row) of a CUDA program without PyTorch, which returns
+    how its last cudaMalloc went."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "plain.c").write_text(PLAIN)
+    front = GAPLESS.parents[1] / "lib" / "simgpu"
+    subprocess.run(["cc", "plain.c", "-o", "plain", f"-L{front}", "-l:libcudart.so.13", f"-Wl,-rpath,{front}",
+                    "-Wl,--allow-shlib-undefined"], cwd=folder, check=True)
+
+    def run(*sizes, words=(), **environment):
+        done = subprocess.run([GAPLESS, "dryrun", "--gpu", "1GiB", "--context", "100MiB", *words, "--json", "rows.json",
+                               "--", "./plain", *map(str, sizes)], cwd=folder, env={**os.environ, **environment},
+                              capture_output=True, text=True, check=False)
+        (row,) = json.loads((folder / "rows.json").read_text())
+        return done.returncode, done.stderr, row
+
+    return run
+
+
+def test_programs_without_pytorch_have_verdicts(plain):
+    status, _, row = plain(100)
+    assert (status, row["fits"], row["verdict"], row["allocator"]) == (0, True, "yes", "cudaMalloc")
+    assert row["peak_used_bytes"] == 200 << 20 and row["peak_allocated_bytes"] is None
+    status, text, row = plain(300, 2000)
+    assert (status, row["fits"], row["out_of_memory"]["asked_bytes"]) == (3, False, 2000 << 20)
+    assert "no: 1.95 GiB asked, with 400.00 MiB in use on GPU 0" in text
+    status, _, row = plain(300, 2000, 10)
+    assert (status, row["verdict"]) == (0, "yes, after 1 out of memory")
+
+
+def test_a_program_is_gapless_only_where_gapless_served_it(plain):
+    status, text, row = plain(100, words=("--allocator", "gapless"))
+    assert (status, row["allocator"]) == (2, "cudaMalloc")
+    assert "its own cudaMalloc served it, not gapless (for such programs preload libgapless_cuda.so)" in text
+    library = str(GAPLESS.parents[1] / "lib" / "libgapless_cuda.so")
+    status, text, row = plain(100, words=("--allocator", "gapless"), LD_PRELOAD=library)
+    assert (status, row["allocator"], row["verdict"]) == (0, "gapless", "yes")
+
+
+def test_where_json_goes(tmp_path):
+    def run(*words):
+        return subprocess.run([GAPLESS, "dryrun", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run("--json", "--", "echo", "of the program")
+    assert done.stdout == "of the program\n[]\n" and "used no GPU" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    for words in (("--json", "rows.json"), ("--json=rows.json",)):
+        done = run(*words, "--", "echo", "of the program")
+        assert done.stdout == "of the program\n" and (tmp_path / "rows.json").read_text() == "[]\n"
+        (tmp_path / "rows.json").unlink()
+
+
+def test_what_cannot_be_written_is_said_before_the_run(tmp_path):
+    for words, message in ((("--json", "none/rows.json"), "none/rows.json: --json: cannot be written: No such file or dir"),
+                           (("--record", "none/run.pickle"), "none/run.pickle: --record: cannot be written: No such")):
+        done = subprocess.run([GAPLESS, "dryrun", *words, "--", "touch", "ran"], cwd=tmp_path, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 2 and message in done.stderr
+    for folder, cause in (("none", "No such file or directory"), ("file", "Not a directory")):
+        (tmp_path / "file").touch()
+        done = subprocess.run([GAPLESS, "dryrun", "--", "touch", "ran"], cwd=tmp_path, capture_output=True, text=True,
+                              env={**os.environ, "TMPDIR": str(tmp_path / folder)}, check=False)
+        assert done.returncode == 2
+        assert f"{tmp_path / folder}: no temporary folder can be made there: {cause} (TMPDIR says where)" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_odd_names_of_folders(tmp_path):
+    """Of gapless, of the program and of what is temporary: spaces, colons, other alphabets."""
+    home = tmp_path / "my gap: \u043f\u0440\u0438\u043c\u0435\u0440"
+    shutil.copytree(GAPLESS.parents[1] / "lib" / "simgpu", home / "lib" / "simgpu")
+    for part in ("lib/libgapless_preload.so", "bin/gapless"):
+        (home / part).parent.mkdir(exist_ok=True)
+        shutil.copy(GAPLESS.parents[1] / part, home / part)
+    adapter = GAPLESS.parents[1] / "lib" / f"libgapless_torch-{'.'.join(version('torch').split('.')[:2])}.so"
+    allocators = ["native", "gapless"] if adapter.exists() else ["native"]
+    if adapter.exists():
+        shutil.copy(adapter, home / "lib")
+    (home / "train.py").write_text(PROGRAM)
+    for folder in ("tmp", "other"):
+        (home / folder).mkdir()
+    done = subprocess.run(
+        [home / "bin" / "gapless", "dryrun", "--gpu", "1GiB", "--context", "200MiB", "--json", home / "rows.json",
+         "--record", home / "run.pickle", "--allocator", ",".join(allocators), "--", sys.executable, home / "train.py", "20"],
+        env={**os.environ, "TMPDIR": str(home / "tmp")}, cwd=home / "other", capture_output=True, timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    rows = json.loads((home / "rows.json").read_text())
+    assert [(row["allocator"], row["fits"], row["steps"]) for row in rows] == [(each, False, 8) for each in allocators]
+    for row in rows:
+        assert row["out_of_memory"]["line"].endswith("train.py:8") and "\u043f" in row["out_of_memory"]["line"]
+    assert len(list(home.glob("run.*.pickle"))) == len(allocators)
+    assert list((home / "tmp").glob("gapless*")) == []
+
+
+def test_the_users_line_comes_first(dryrun, tmp_path):
+    """Memory that a library asks for in a call of the user's."""
+    package = tmp_path / "site-packages" / "trainer"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import torch\ndef fit(size):\n"
+                                         "    return torch.empty(size << 20, dtype=torch.uint8, device='cuda')\n")
+    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
+import sys
+sys.path.insert(0, "site-packages")
+import trainer
+def fit(size): return trainer.fit(size)
+kept = [fit(size) for size in (100, 900)]
+""")
+    assert (row["out_of_memory"]["line"], row["out_of_memory"]["library_line"]) == ("train.py:5", "trainer/__init__.py:3")
+    assert "no: 900.00 MiB asked in step 0 (train.py:5, in trainer/__init__.py:3), with 100.00 MiB allocated" in text
+
+
+def test_the_line_of_compiled_code_is_the_users(dryrun):
+    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
+import torch
+@torch.compile
+def grow(x):
+    return torch.cat([x.sin()] * 900)
+x = torch.zeros(1 << 18, device="cuda")
+grow(x)
+""")
+    assert row["out_of_memory"]["line"] in ("train.py:3", "train.py:7")  # the function that is compiled, or its call
+    assert "torchinductor_" in row["out_of_memory"]["library_line"]
+
+
+def test_python_of_a_virtual_environment(dryrun, tmp_path):
+    """One that is found by PATH, as after `activate`; torch is not its own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "my env"], check=True)
+    python = tmp_path / "my env" / "bin"
+    (site,) = (tmp_path / "my env" / "lib").glob("python3*/site-packages")
+    (site / "more.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
+    (tmp_path / "train.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "2GiB", "--json", "rows.json", "--", "python", "train.py", "3"], cwd=tmp_path,
+        env={**os.environ, "PATH": f"{python}:{os.environ['PATH']}"}, capture_output=True, text=True, timeout=120, check=False)
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert (done.returncode, row["fits"], row["steps"]) == (0, True, 3), done.stderr
+
+
+@pytest.mark.parametrize("again, status, ends", [
+    ("[sys.executable, 'train.py', '300']", 0, [("continued", True), ("exited", True)]),
+    ("[sys.executable, 'train.py', '9000']", 3, [("continued", True), ("exited", False)]),
+    ("['true']", 0, [("exited", True)]), ("['false']", 1, [("exited", None)])])
+def test_one_that_puts_another_in_its_place(dryrun, again, status, ends):
+    _, rows = dryrun("--gpu", "1GiB", arguments=(), status=status, program=f"""
+import ctypes, os, sys
+size = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+error = ctypes.CDLL("libcudart.so.13").cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(size << 20))
+if len(sys.argv) == 1: os.execvp({again}[0], {again})
+sys.exit(error)
+""")
+    assert [(row["end"]["how"], row["fits"]) for row in rows] == ends
+    assert len(set(row["pid"] for row in rows)) == 1
+
+
+def test_one_that_outlives_the_command_is_not_known(dryrun):
+    _, (row,) = dryrun(program="""
+import ctypes, os, time
+if os.fork() == 0:
+    for descriptor in 0, 1, 2: os.dup2(os.open("/dev/null", os.O_RDWR), descriptor)
+    ctypes.CDLL("libcudart.so.13").cudaSetDevice(0)
+    open("ready", "w").close()
+    while not os.path.exists("rows.json"): time.sleep(0.01)
+else:
+    while not os.path.exists("ready"): time.sleep(0.01)
+""")
+    assert row["fits"] is None and row["end"] == {"how": "running"}
 
 
 def test_unknown_workspaces_make_peaks_lower_bounds(dryrun):

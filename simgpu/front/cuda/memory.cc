@@ -26,7 +26,10 @@ CUDA int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
   const Entry entry(DriverCall::mem_alloc);
   if (bytes == 0) return kInvalidValue;
   if (stream_calls::forbidden_while_capturing(entry.process)) return kCaptureUnsupported;
-  return answer(entry.process.memory.alloc(Process::current(), bytes, *address));
+  const int device = Process::current();
+  return answer(note_request(entry.process, device, bytes,
+                             entry.process.memory.alloc(device, bytes, *address),
+                             /*by_driver=*/true));
 }
 CUDA int cuMemFree_v2(std::uint64_t address) {
   const Entry entry(DriverCall::mem_free);
@@ -119,10 +122,13 @@ CUDA int cuMemCreate(std::uint64_t* handle, std::size_t bytes,
   constexpr int kFabric = 8;  // CU_MEM_HANDLE_TYPE_FABRIC: for machines that share memory
   if (!entry.process.has(prop->location.id)) return kInvalidDevice;
   if ((prop->requested_handle_types & kFabric) != 0) return kNotSupported;
-  ++entry.process.calls[static_cast<std::size_t>(DriverCall::mem_create)];
-  entry.process.memory.ensure_context(prop->location.id);
+  entry.process.recorder.count(DriverCall::mem_create);
+  const int device = prop->location.id;
+  entry.process.memory.ensure_context(device);
   std::string misuse;
-  return answer(entry.process.memory.model().create(prop->location.id, bytes, *handle, misuse));
+  return answer(note_request(entry.process, device, bytes,
+                             entry.process.memory.model().create(device, bytes, *handle, misuse),
+                             /*by_driver=*/true));
 }
 CUDA int cuMemRelease(std::uint64_t handle) {
   const Entry entry(DriverCall::mem_release);

@@ -6,6 +6,7 @@
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
 #include "simgpu/process/device_attributes.h"
+#include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
@@ -18,9 +19,12 @@ constexpr int kVersion = 13000;
 }  // namespace
 
 CUDART int cudaGetDeviceCount(int* count) {
-  const Entry entry;
-  entry.process.initialized = true;
-  *count = entry.process.devices();
+  {
+    const Entry entry;
+    entry.process.initialized = true;
+    *count = entry.process.devices();
+  }
+  watch_python();
   return answer(*count == 0 ? abi::no_device : abi::success);
 }
 

@@ -4,7 +4,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
-#include "simgpu/process/report.h"
+#include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
@@ -23,9 +23,10 @@ int allocate(Process& process, void** pointer, std::size_t bytes) {
   }
   process.memory.ensure_context(Process::current());
   DeviceAddress address = 0;
-  const DriverStatus status = process.memory.alloc(Process::current(), bytes, address);
+  const int device = Process::current();
+  const DriverStatus status = process.memory.alloc(device, bytes, address);
   *pointer = reinterpret_cast<void*>(address);
-  return answer(status);
+  return answer(note_request(process, device, bytes, status, /*by_driver=*/false));
 }
 
 int release(Process& process, void* pointer) {
@@ -47,10 +48,19 @@ int allocate_host(void** pointer, std::size_t bytes) {
   return abi::success;
 }
 
+void note_unknown_read(const void* source, std::size_t bytes) {
+  std::uint64_t times = 0;
+  {
+    const Entry entry;
+    times = entry.process.reads.read(address_of(source), bytes);
+  }
+  if (times != 0) tell_python_of_reads(times);
+}
+
 int copy(void* target, const void* source, std::size_t bytes, void* stream) {
   bool unknown = false;
   const int error = stream_calls::copy(target, source, bytes, stream, unknown);
-  if (unknown) note_unknown_read();
+  if (unknown) note_unknown_read(source, bytes);
   return answer(error);
 }
 

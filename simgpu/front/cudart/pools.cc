@@ -42,7 +42,14 @@ int take(void** pointer, std::size_t bytes, Pool& pool) {
   const std::uint64_t before = memory.free_bytes(pool.device);
   DeviceAddress address = 0;
   const DriverStatus status = memory.alloc(pool.device, bytes, address);
+  auto& recorder = entry.process.recorder;
+  if (status == DriverStatus::out_of_memory) {
+    // For good: of pools nobody asks twice, PyTorch's allocator neither.
+    const std::uint64_t used = memory.used_bytes(pool.device);
+    recorder.ran_out({pool.device, bytes, used, used});
+  }
   if (status != DriverStatus::ok) return answer(status);
+  recorder.served();
   *pointer = reinterpret_cast<void*>(address);
   pool.reserved_bytes += before - memory.free_bytes(pool.device);
   pool.used_bytes += bytes;

@@ -1,0 +1,98 @@
+// How a process ends, as far as it can say so itself: by exit (which is returning from main, too),
+// by _exit, by abort, or with another program in its place. Only a signal ends it without a word.
+//
+// The functions here stand in front of the C library's (the library is preloaded). They are called
+// in every process of a command, and in children between fork and exec: where no GPU was used they
+// only pass on.
+#include "simgpu/process/end_hook.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "simgpu/process/api.h"
+#include "simgpu/process/loaded_libraries.h"
+#include "simgpu/process/python_watch.h"
+#include "simgpu/process/recorder.h"
+
+namespace gapless::simgpu {
+namespace {
+
+using End = ProcessRecord::End;
+
+// The recorder, in a process that has used a GPU.
+Recorder* recorder() {
+  Recorder* const any = Recorder::if_any();
+  return any != nullptr && any->kept() ? any : nullptr;
+}
+
+[[noreturn]] void leave(int status) {
+  if (Recorder* const to = recorder(); to != nullptr) {
+    tell_python_of_end();
+    to->end(End::exited, status);
+  }
+  for (;;) syscall(SYS_exit_group, status);
+}
+
+// Returns only where there is no such program: what was said of the end is taken back.
+int replace(const char* path, char* const* words, char* const* variables) {
+  Recorder* const to = recorder();
+  if (to != nullptr) {
+    tell_python_of_end();
+    to->end(End::replaced, 0);
+  }
+  const auto failed = static_cast<int>(syscall(SYS_execve, path, words, variables));
+  if (to != nullptr) to->end(End::none, 0);
+  return failed;
+}
+
+// A torch that was built without CUDA never calls the simulated GPU; the command says which it was.
+[[gnu::destructor]] void note_torch_without_cuda() {
+  const char* const folder = std::getenv("SIMGPU_REPORT_DIR");
+  if (folder == nullptr || *folder == '\0') return;
+  const std::string torch = path_of_loaded("libtorch_cpu.so");
+  if (torch.empty() || !path_of_loaded("libc10_cuda.so").empty()) return;
+  std::FILE* const file = std::fopen((std::string(folder) + "/torch_without_cuda").c_str(), "w");
+  if (file == nullptr) return;
+  std::fputs(torch.c_str(), file);
+  std::fclose(file);
+}
+
+}  // namespace
+
+void record_exit() {
+  (void)on_exit(
+      [](int status, void*) {
+        if (Recorder* const to = recorder(); to != nullptr) to->end(End::exited, status);
+      },
+      nullptr);
+}
+
+}  // namespace gapless::simgpu
+
+extern "C" {
+
+[[noreturn]] SIMGPU_API void _exit(int status) { gapless::simgpu::leave(status); }
+[[noreturn]] SIMGPU_API void _Exit(int status) noexcept { gapless::simgpu::leave(status); }
+
+[[noreturn]] SIMGPU_API void abort() noexcept {
+  if (auto* const to = gapless::simgpu::recorder(); to != nullptr) {
+    to->end(gapless::simgpu::ProcessRecord::End::aborted, 0);
+  }
+  using Abort = void (*)();
+  if (const auto next = reinterpret_cast<Abort>(dlsym(RTLD_NEXT, "abort"))) next();
+  __builtin_trap();
+}
+
+SIMGPU_API int execve(const char* path, char* const* words, char* const* variables) noexcept {
+  return gapless::simgpu::replace(path, words, variables);
+}
+SIMGPU_API int execv(const char* path, char* const* words) noexcept {
+  return gapless::simgpu::replace(path, words, environ);
+}
+
+}  // extern "C"

@@ -1,0 +1,62 @@
+// ProcessRecord: what one process did with its simulated GPUs, written down while it happens.
+//
+//   SIMGPU_REPORT_DIR/4711.0.gpu    how it ended | out of memory: how often, first, last | calls |
+//   GPU 0 | ... SIMGPU_REPORT_DIR/4711.1.gpu    the same of the program that process 4711 put in
+//   its own place
+//
+// The file is mapped memory: it holds what is known whatever ends the process, for a signal leaves
+// no time for last words. Reader and writer are of one build.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "allocator/driver/call.h"
+
+namespace gapless::simgpu {
+
+struct ProcessRecord {
+  static constexpr std::uint64_t kMagic = 0x6472796c70616701;
+  static constexpr int kDevices = 128;  // more than PyTorch can count
+
+  /// `none`: no word of it. `replaced`: another program runs in its place (exec).
+  enum class End : std::uint32_t { none, exited, aborted, replaced };
+
+  /// A request that failed for good: PyTorch's, after all that it does to find memory, or a plain
+  /// program's cudaMalloc.
+  struct OutOfMemory {
+    std::int32_t device = -1;
+    std::uint64_t asked_bytes = 0;
+    std::uint64_t allocated_bytes = 0;  // by PyTorch; for a plain program what it has in use
+    std::uint64_t reserved_bytes = 0;
+  };
+
+  struct Device {
+    std::uint64_t total_bytes = 0;  // 0: not used
+    std::uint64_t peak_used_bytes = 0;
+    std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
+    std::uint64_t peak_reserved_bytes = 0;
+  };
+
+  std::uint64_t magic = 0;
+  End end = End::none;
+  std::int32_t end_status = 0;  // what it exited with
+  std::int32_t rank = -1;
+  bool has_torch = false;    // the CUDA build of PyTorch is in the process
+  bool has_gapless = false;  // libgapless.so is, which serves plain programs
+  bool has_adapter = false;  // gapless's for PyTorch is
+  std::uint64_t out_of_memory = 0;
+  /// Of those, how many it lived to be given memory again after.
+  std::uint64_t survived = 0;
+  OutOfMemory first;
+  OutOfMemory last;
+  char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
+  PerDriverCall<std::uint64_t> calls{};
+  Device devices[kDevices];
+};
+
+/// Nothing where the file is no record. `path` may be any file.
+std::optional<ProcessRecord> read_record(const std::string& path);
+
+}  // namespace gapless::simgpu

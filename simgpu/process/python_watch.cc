@@ -1,0 +1,96 @@
+#include "simgpu/process/python_watch.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include <dlfcn.h>
+
+#include "simgpu/process/python.h"
+#include "simgpu/process/recorder.h"
+
+namespace gapless::simgpu {
+namespace {
+
+std::atomic<bool> watched{false};
+std::atomic<void (*)(unsigned long long)> reads_callback{nullptr};
+std::atomic<void (*)()> end_callback{nullptr};
+
+bool wanted() {
+  const char* folder = std::getenv("SIMGPU_REPORT_DIR");
+  return folder != nullptr && *folder != '\0' && !watched.load();
+}
+
+// The folder that this library lies in.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0) return ".";
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+// With Python's lock.
+void run_watch(const Python& python) {
+  if (python.error() != nullptr || Python::is_finalizing()) return;
+  // While torch is still being imported it is too early: there will be another call.
+  constexpr const char* kCode =
+      "import sys\n"
+      "torch = sys.modules.get('torch')\n"
+      "if torch is None or getattr(torch.__spec__, '_initializing', False):\n"
+      "    raise ImportError\n"
+      "try:\n"
+      "    with open(path, encoding='utf-8') as file:\n"
+      "        code = compile(file.read(), path, 'exec')\n"
+      "    exec(code, {'__name__': 'watch_torch', '__file__': path})\n"
+      "except Exception as error:\n"
+      "    print('gapless dryrun: steps and lines will not be known:', error, file=sys.stderr)\n";
+  constexpr int kFileInput = 257;
+  if (watched.exchange(true)) return;
+  void* const names = python.new_dict();
+  void* const path = python.decode_path((own_folder() + "/python/watch_torch.py").c_str());
+  void* result = nullptr;
+  if (names != nullptr && path != nullptr && python.set_item(names, "path", path) == 0 &&
+      python.set_item(names, "__builtins__", python.builtins()) == 0) {
+    result = python.run(kCode, kFileInput, names, names, nullptr);
+  }
+  if (result == nullptr) {
+    python.clear_error();
+    watched.store(false);
+  }
+  for (void* const object : {result, path, names}) {
+    if (object != nullptr) python.drop(object);
+  }
+}
+
+}  // namespace
+
+void watch_python() {
+  if (!wanted()) return;
+  Python python;
+  if (python.find() && python.has_lock() != 0) run_watch(python);
+}
+
+void tell_python_of_end() {
+  Python python;
+  auto* const callback = end_callback.load();
+  if (callback == nullptr || !Recorder::get().kept()) return;
+  // Without the lock there is no telling who holds it, and whether it will ever be free.
+  if (python.find() && python.has_lock() != 0 && !Python::is_finalizing()) callback();
+}
+
+void tell_python_of_reads(unsigned long long count) {
+  if (auto* const callback = reads_callback.load(); callback != nullptr) callback(count);
+}
+
+}  // namespace gapless::simgpu
+
+extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*ended)()) {
+  gapless::simgpu::reads_callback = reads;
+  gapless::simgpu::end_callback = ended;
+}
+
+extern "C" const char* simgpu_report_stem() {
+  static std::string stem;  // by Python's lock
+  stem = gapless::simgpu::Recorder::get().stem();
+  return stem.c_str();
+}

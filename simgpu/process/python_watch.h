@@ -1,0 +1,32 @@
+// The part of the watch over a process that is written in Python (simgpu/python/watch_torch.py).
+//
+//   torch asks how many GPUs there are -> cudaGetDeviceCount -> watch_python(): runs the file
+//   the file, by ctypes                -> simgpu_watch(): what it wants to be told
+//
+// It comes in through the interpreter, not through PYTHONPATH: so it is there whatever a launcher
+// does to the environment, with python -I, -E and -S, and beside any sitecustomize.
+#pragma once
+
+#include "simgpu/process/api.h"
+
+namespace gapless::simgpu {
+
+/// To be called without the lock, for Python runs: brings the watch into this process, once, where
+/// a report is kept (SIMGPU_REPORT_DIR) and the calling thread holds Python's lock.
+SIMGPU_API void watch_python();
+
+/// Python's last words, where the process ends without letting it say them.
+void tell_python_of_end();
+/// The host has so often read back from one place what nobody knows. Call it without the lock.
+void tell_python_of_reads(unsigned long long count);
+
+}  // namespace gapless::simgpu
+
+extern "C" {
+/// Python's callbacks, each null to be told no more: `reads` at the 1,000th, 10,000th, ... time
+/// that the host reads back from one place what was not kept, `ended` before the process ends by
+/// _exit or exec.
+SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*ended)());
+/// What reports of this process are to be named, without their endings; empty where it used no GPU.
+SIMGPU_API const char* simgpu_report_stem();
+}

@@ -1,0 +1,77 @@
+// Recorder: who writes the ProcessRecord of this process.
+//
+//   no GPU used yet      memory of its own: most processes of a command never get further
+//   the first one used   a file in SIMGPU_REPORT_DIR, where that is set
+//   a child by fork      nothing of the parent's; a file of its own once it uses a GPU itself
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include <sys/types.h>
+
+#include "simgpu/process/api.h"
+#include "simgpu/process/process_record.h"
+
+namespace gapless::simgpu {
+
+class SIMGPU_API Recorder {
+ public:
+  /// This process's, never destroyed: other libraries' destructors still use GPUs.
+  static Recorder& get();
+  /// nullptr in a process that never came near a GPU. For places where nothing may be made.
+  static Recorder* if_any();
+
+  /// Without a folder nothing is kept in files.
+  explicit Recorder(std::string folder) : folder_(std::move(folder)) {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// With the lock of the process.
+  void count(DriverCall call) { ++at()->calls[static_cast<std::size_t>(call)]; }
+
+  // For any thread, with or without the lock of the process.
+  /// The process has so much of the device in use; the first time, its record is kept from then on.
+  void used(int device, std::uint64_t total_bytes, std::uint64_t used_bytes);
+  /// PyTorch has given out memory, and has so much in all.
+  void allocated(int device, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes);
+  /// Somebody was given memory, by whatever call.
+  void served();
+  /// A request failed for good.
+  void ran_out(const ProcessRecord::OutOfMemory& request);
+  /// CUDA refused memory: cudaMalloc, or the driver's own functions. To a plain program that is for
+  /// good; the allocators of PyTorch (by either) and of gapless (by the driver's) make room and try
+  /// again.
+  void refused(int device, std::uint64_t bytes, std::uint64_t in_use_bytes, bool by_driver);
+  /// Peaks are lower bounds from here on: what this library's workspaces take is not known.
+  void guessed(const std::string& library);
+
+  /// Takes no lock: a process may end anywhere. What is said last counts; nothing in a process that
+  /// has no record of its own (vfork).
+  void end(ProcessRecord::End how, int status);
+
+  /// Whether the calling process has a file of its own.
+  [[nodiscard]] bool kept() const;
+  /// "FOLDER/4711.0": the file's name without its ending; empty where nothing is kept.
+  [[nodiscard]] std::string stem() const;
+  [[nodiscard]] const ProcessRecord& record() const { return *at(); }
+
+  /// In the child, after a fork.
+  void forget();
+
+ private:
+  [[nodiscard]] ProcessRecord* at() const { return at_.load(std::memory_order_relaxed); }
+  void keep();
+
+  std::string folder_;
+  std::string stem_;
+  pid_t kept_by_ = 0;
+  bool child_of_user_ = false;  // forked by a process that had used a GPU: CUDA is not for it
+  ProcessRecord own_;
+  std::atomic<ProcessRecord*> at_{&own_};
+  std::mutex mutex_;
+};
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,249 @@
+"""What `gapless dryrun` adds to a Python process that uses a GPU.
+
+libsimgpu.so runs this file when torch first asks how many GPUs there are (simgpu/process/python_watch.h).
+What the library cannot know itself is added here, when a request fails and at the end:
+
+    SIMGPU_REPORT_DIR/PID.N.torch.json   optimizer steps, the lines that ran out of memory, the exception
+                                         that ended the program, what torch says of its allocator
+    run.PID.pickle                       torch's memory history, where SIMGPU_RECORD (run.pickle) asks
+
+It never fails the program it watches.
+"""
+import atexit
+import ctypes
+import json
+import os
+import re
+import sys
+import sysconfig
+import threading
+import traceback
+
+import torch
+
+RECORD = os.environ.get("SIMGPU_RECORD")
+
+library = ctypes.CDLL(None)  # libsimgpu.so is preloaded
+library.simgpu_report_stem.restype = ctypes.c_char_p
+
+
+def _nothing_yet() -> dict:
+    # "thread_out_of_memory": of a thread that nobody caught it in
+    return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None}
+
+
+state = _nothing_yet()
+writing = threading.Lock()
+
+# --- whose line it is ---------------------------------------------------------------------------------------
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
+_PACKAGES = re.compile(".*" + re.escape(os.sep) + "(site|dist)-packages" + re.escape(os.sep))
+
+
+def _owner(frame) -> str:
+    """Whose code a frame runs: "user", "library", "torch", "generated" or "python" (its library, and this file)."""
+    name = frame.f_code.co_filename
+    if name.startswith("<"):  # <string>, <stdin>, <eval_with_key>.1: the user's is what was given as the program
+        return "user" if frame.f_globals.get("__name__") == "__main__" else "generated"
+    path = os.path.abspath(name)
+    if path == __file__:
+        return "python"
+    if path.startswith(_TORCH):
+        return "torch"
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if f"{os.sep}torchinductor_" in path or generated and path.startswith(os.path.abspath(generated) + os.sep):
+        return "generated"
+    if _PACKAGES.match(path):
+        return "library"
+    return "python" if path.startswith(_STANDARD) else "user"
+
+
+def _text(frame, number: int) -> str:
+    """ "train.py:12", "transformers/trainer.py:2500": as short as it is clear."""
+    path = frame.f_code.co_filename
+    if not path.startswith("<"):
+        path = _PACKAGES.sub("", os.path.abspath(path))
+        here = os.getcwd().rstrip(os.sep) + os.sep
+        path = path[len(here):] if path.startswith(here) else path
+    return f"{os.fsencode(path).decode('utf-8', 'replace')}:{number}"
+
+
+def _lines(stack) -> dict:
+    """The user's innermost line, and that of the library it had called, of [(frame, line number), ...] from the
+    innermost on; None for what is not there. PyTorch and Python are named in no case."""
+    inner = None
+    for frame, number in stack:
+        owner = _owner(frame)
+        if owner == "user":
+            return {"line": _text(frame, number), "library_line": inner}
+        if owner in ("library", "generated") and inner is None:
+            inner = _text(frame, number)
+    return {"line": None, "library_line": inner}
+
+
+def _current_lines() -> dict:
+    """The threads of autograd and of DataParallel have no line of the user's: there it is the one that the main
+    thread waits in, loss.backward()."""
+    here = _lines(traceback.walk_stack(sys._getframe(1)))
+    main = sys._current_frames().get(threading.main_thread().ident)
+    if here["line"] is None and main is not None:
+        there = _lines(traceback.walk_stack(main))
+        here = {"line": there["line"], "library_line": here["library_line"] or there["library_line"]}
+    return here
+
+
+# --- what is watched ----------------------------------------------------------------------------------------
+
+def _quietly(function):
+    """The program goes on, whatever is wrong here."""
+    def wrapped(*arguments):
+        try:
+            return function(*arguments)
+        except Exception as error:
+            print(f"gapless dryrun: {function.__name__}: {error!r}", file=sys.stderr)
+            return None
+    return wrapped
+
+
+@_quietly
+def _out_of_memory(device, asked, _total, _free):
+    request = {"device": device, "asked_bytes": asked, "allocated_bytes": torch.cuda.memory_allocated(device),
+               "reserved_bytes": torch.cuda.memory_reserved(device), "step": state["steps"], **_current_lines()}
+    state["first_out_of_memory"] = state["first_out_of_memory"] or request
+    state["last_out_of_memory"] = request
+    _write()
+
+
+@_quietly
+def _read_back(count):
+    print(f"simgpu: {_current_lines()['line']} has read back data that no kernel computed, {count:,} times from the "
+          "same place; if a loop waits for a value, it waits for ever", file=sys.stderr, flush=True)
+
+
+def _step(*_):
+    state["steps"] += 1
+
+
+@_quietly
+def _thread_ended(error):
+    if _is_out_of_memory(error):
+        state["thread_out_of_memory"] = _lines_of(error)
+
+
+def _in_thread(arguments, otherwise=threading.excepthook):
+    _thread_ended(arguments.exc_value)
+    otherwise(arguments)
+
+
+@_quietly
+def _begin():
+    """Once torch has made its allocator."""
+    try:
+        torch._C._cuda_attach_out_of_memory_observer(_out_of_memory)
+    except RuntimeError:  # cudaMallocAsync and allocators of the user's own have no observers
+        pass
+    if RECORD:
+        torch.cuda.memory._record_memory_history(max_entries=10_000_000)
+
+
+# --- the report ---------------------------------------------------------------------------------------------
+
+def _is_out_of_memory(error) -> bool:
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _lines_of(error) -> dict:
+    return _lines(reversed(list(traceback.walk_tb(error.__traceback__))))
+
+
+def _exception():
+    """What ends the program, as Python has printed it."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException):
+        return None
+    text = str(error).strip().partition("\n")[0]
+    return {"type": type(error).__name__, "text": text[:200], "out_of_memory": _is_out_of_memory(error),
+            **_lines_of(error)}
+
+
+def _devices() -> list[dict]:
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        if torch.cuda.max_memory_reserved(index) == 0:
+            continue
+        stats = torch.cuda.memory_stats(index)
+        devices.append({
+            "device": index,
+            "name": torch.cuda.get_device_name(index),
+            "peak_allocated_bytes": torch.cuda.max_memory_allocated(index),
+            "peak_reserved_bytes": torch.cuda.max_memory_reserved(index),
+            "retries": stats.get("num_alloc_retries", 0),
+            "waits": stats.get("num_sync_all_streams", 0),
+        })
+    return devices
+
+
+def _write(**more):
+    stem = os.fsdecode(library.simgpu_report_stem())
+    if not stem or not torch.cuda.is_initialized():
+        return
+    rank = os.environ.get("RANK", "")
+    report = {"torch": torch.__version__, "rank": int(rank) if rank.isdigit() else None,
+              "allocator": torch.cuda.get_allocator_backend(), **state, **more}
+    try:
+        report["devices"] = _devices()
+    except RuntimeError:  # an allocator of the user's own, which counts nothing
+        report["devices"] = []
+    with writing, open(f"{stem}.torch.new", "w", encoding="utf-8") as file:
+        json.dump(report, file)
+        file.close()
+        os.replace(file.name, f"{stem}.torch.json")
+
+
+@_quietly
+def _dump_history():
+    base, suffix = os.path.splitext(RECORD)
+    path = f"{base}.{os.getpid()}{suffix}"
+    torch.cuda.memory._dump_snapshot(path)
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+@_quietly
+def _end():
+    if library.simgpu_report_stem() and torch.cuda.is_initialized():
+        _write(exception=_exception(), record=_dump_history() if RECORD else None)
+
+
+def _in_child():
+    global writing
+    writing = threading.Lock()
+    state.update(_nothing_yet())
+
+
+@_quietly
+def _watch():
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    register_optimizer_step_post_hook(_step)
+    threading.excepthook = _in_thread
+    callbacks = ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None)(_end)
+    library.simgpu_watch(*callbacks)
+
+    def at_exit(callbacks=callbacks):  # they live as long
+        _end()
+        library.simgpu_watch(None, None)
+
+    atexit.register(at_exit)
+    os.register_at_fork(after_in_child=_in_child)
+    if torch.cuda.is_initialized():
+        _begin()
+    else:  # as _lazy_call does, whose lock is held while torch asks for the GPUs
+        torch.cuda._queued_calls.append((_begin, traceback.format_stack()))
+
+
+_watch()

@@ -1,0 +1,109 @@
+#include "simgpu/verdict.h"
+
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace gapless::simgpu {
+namespace {
+
+using How = ProcessEnd::How;
+using Fits = Verdict::Fits;
+
+// Whether the process itself gave up, rather than being ended by others.
+bool gave_up(const ProcessEnd& end) {
+  return end.how == How::exited ? end.code != 0 : end.how == How::signalled && end.code == SIGABRT;
+}
+
+bool ended_well(const ProcessEnd& end) {
+  return end.how == How::continued || (end.how == How::exited && end.code == 0);
+}
+
+// Of the errors that follow a refusal in the same breath, the refusal is the cause; where memory
+// was had again in between, it is not.
+bool ended_by_refusal(const ProcessFacts& facts) {
+  if (facts.thread_ended) return ended_well(facts.end) || gave_up(facts.end);
+  if (!gave_up(facts.end)) return false;
+  if (facts.exception && facts.exception->out_of_memory) return true;
+  return facts.out_of_memory > facts.survived;
+}
+
+std::string how_it_ended(const ProcessFacts& facts) {
+  std::string text;
+  switch (facts.end.how) {
+    case How::not_known:
+      return "it left no word of its end: it was killed, most likely";
+    case How::running:
+      return "it was still running when the command had ended";
+    case How::continued:
+      return "the program that took its place is judged for itself";
+    case How::replaced:
+      return "another program took its place, of whose end nothing is known";
+    case How::exited:
+      text = fmt::format("it ended with status {}", facts.end.code);
+      break;
+    case How::signalled:
+      text = fmt::format("it was ended by {}", signal_name(facts.end.code));
+      break;
+  }
+  if (facts.exception) {
+    text += fmt::format(" ({}{}{})", facts.exception->type,
+                        facts.exception->text.empty() ? "" : ": ", facts.exception->text);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string name_of(How how) {
+  switch (how) {
+    case How::running:
+      return "running";
+    case How::exited:
+      return "exited";
+    case How::signalled:
+      return "signal";
+    case How::continued:
+      return "continued";
+    case How::replaced:
+      return "replaced";
+    case How::not_known:
+      break;
+  }
+  return "not known";
+}
+
+std::string signal_name(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string Verdict::text() const {
+  switch (fits) {
+    case Fits::yes:
+      return caught == 0 ? "yes" : fmt::format("yes, after {} out of memory", caught);
+    case Fits::no:
+      return "no";
+    case Fits::not_known:
+      break;
+  }
+  return "not known";
+}
+
+Verdict judge(const ProcessFacts& facts) {
+  Verdict verdict;
+  if (ended_by_refusal(facts)) {
+    verdict.fits = Fits::no;
+    verdict.caught = facts.survived;
+  } else if (ended_well(facts.end)) {
+    verdict.fits = Fits::yes;
+    verdict.caught = facts.out_of_memory;
+  } else {
+    verdict.caught = facts.out_of_memory;
+    verdict.reason = how_it_ended(facts);
+  }
+  return verdict;
+}
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,62 @@
+// Verdict: what may be said of whether a process fits, by how it ended and what it was refused.
+//
+//   ended well             never out of memory                   yes
+//                          out of memory twice, and went on      yes, after 2 out of memory
+//   ended with an error    by out of memory                      no
+//                          by something else                     not known
+//   no word of its end     killed, still running, ...            not known
+//
+// A wrong "yes" is the worst answer there is: what ended with an error, or said nothing of its end,
+// is never "yes".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gapless::simgpu {
+
+struct ProcessEnd {
+  /// `continued`: by another program in its place that used GPUs too, and is judged for itself.
+  /// `replaced`: by one that did not, of whose end nothing is known.
+  enum class How { not_known, running, exited, signalled, continued, replaced };
+  How how = How::not_known;
+  int code = 0;  // the exit status, or the signal
+};
+
+/// "exited", "signal", ...: as JSON has it.
+std::string name_of(ProcessEnd::How how);
+/// "SIGKILL"
+std::string signal_name(int signal);
+
+struct ProcessFacts {
+  ProcessEnd end;
+  /// Requests that failed for good, and how many of them it lived to be given memory again after.
+  std::uint64_t out_of_memory = 0;
+  std::uint64_t survived = 0;
+  /// A thread ended by running out of memory, which nobody caught.
+  bool thread_ended = false;
+  /// The exception that ended it, where its language has such and told.
+  struct Exception {
+    std::string type;
+    std::string text;
+    bool out_of_memory = false;
+  };
+  std::optional<Exception> exception;
+};
+
+struct Verdict {
+  enum class Fits { yes, no, not_known };
+  Fits fits = Fits::not_known;
+  /// Out of memory that did not end it.
+  std::uint64_t caught = 0;
+  /// Why it is not known: "it ended with status 1 (ValueError: ...)".
+  std::string reason;
+
+  /// "yes", "yes, after 2 out of memory", "no", "not known"
+  [[nodiscard]] std::string text() const;
+};
+
+Verdict judge(const ProcessFacts& facts);
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,299 @@
+#include "tools/dryrun_rows.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+#include "allocator/driver/call.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+using simgpu::ProcessEnd;
+using simgpu::ProcessRecord;
+using simgpu::Verdict;
+using Fits = Verdict::Fits;
+
+// Calls by which memory is had, mapped and given back.
+std::uint64_t memory_calls(const ProcessRecord& record) {
+  std::uint64_t sum = 0;
+  for (const DriverCall call :
+       {DriverCall::mem_create, DriverCall::mem_release, DriverCall::address_reserve,
+        DriverCall::address_free, DriverCall::mem_map, DriverCall::mem_unmap,
+        DriverCall::mem_set_access, DriverCall::mem_alloc, DriverCall::mem_free}) {
+    sum += record.calls[static_cast<std::size_t>(call)];
+  }
+  return sum;
+}
+
+json calls_of(const ProcessRecord& record) {
+  json calls = json::object();
+  for (std::size_t i = 0; i < kDriverCalls; ++i) {
+    if (record.calls[i] == 0) continue;
+    calls[std::string(name_of(static_cast<DriverCall>(i)))] = record.calls[i];
+  }
+  return calls;
+}
+
+json words_of(const char* text) {
+  json words = json::array();
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// What served the process. A program may install an allocator of its own, and gapless may not be
+// had for its torch (which was said).
+std::string allocator_used(const ProcessReport& report, const std::string& asked) {
+  const ProcessRecord& record = report.record;
+  if (!record.has_torch) {
+    const bool created = record.calls[static_cast<std::size_t>(DriverCall::mem_create)] != 0;
+    return record.has_gapless && created ? "gapless" : "cudaMalloc";
+  }
+  const std::string expected = asked == "gapless" ? "gapless"
+                               : asked == "async" ? "cudaMallocAsync"
+                                                  : "native";
+  const std::string unheard = asked == "gapless" && !record.has_adapter ? "native" : expected;
+  const std::string used = report.torch.value("allocator", unheard);
+  if (used == expected) return asked;
+  // Until memory is asked for, torch has not made the allocator.
+  const bool allocated =
+      std::any_of(std::begin(record.devices), std::end(record.devices),
+                  [](const auto& device) { return device.peak_allocated_bytes != 0; });
+  return allocated || used == "gapless" ? used : asked;
+}
+
+json end_of(const ProcessEnd& end) {
+  json row = {{"how", name_of(end.how)}};
+  if (end.how == ProcessEnd::How::exited) row["status"] = end.code;
+  if (end.how == ProcessEnd::How::signalled) row["signal"] = simgpu::signal_name(end.code);
+  return row;
+}
+
+json member(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? json() : *found;
+}
+
+// The request that failed: the one that ended the process, else the first. Null where none did.
+json out_of_memory_of(const ProcessReport& report) {
+  const ProcessRecord& record = report.record;
+  const bool ended_by_it = report.verdict.fits == Fits::no;
+  if (record.out_of_memory == 0 && !ended_by_it) return {};
+  json request = member(report.torch, ended_by_it ? "last_out_of_memory" : "first_out_of_memory");
+  if (!request.is_object()) {  // without Python, or by an allocator that does not tell it
+    request = {{"device", nullptr},         {"asked_bytes", nullptr}, {"allocated_bytes", nullptr},
+               {"reserved_bytes", nullptr}, {"step", nullptr},        {"line", nullptr},
+               {"library_line", nullptr}};
+    if (record.out_of_memory != 0) {
+      const ProcessRecord::OutOfMemory& known = ended_by_it ? record.last : record.first;
+      request["device"] = known.device;
+      request["asked_bytes"] = known.asked_bytes;
+      request["allocated_bytes"] = known.allocated_bytes;
+      request["reserved_bytes"] = known.reserved_bytes;
+    }
+    if (ended_by_it) request["step"] = member(report.torch, "steps");
+  }
+  if (ended_by_it && request["line"].is_null()) {
+    for (const char* const told : {"thread_out_of_memory", "exception"}) {
+      const json lines = member(report.torch, told);
+      if (!lines.is_object() || !lines.value("out_of_memory", true)) continue;
+      request["line"] = member(lines, "line");
+      request["library_line"] = member(lines, "library_line");
+    }
+  }
+  return request;
+}
+
+std::string size_text(const json& bytes) {
+  return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
+}
+
+std::string count_text(const json& count) {
+  return count.is_number() ? with_commas(count.get<std::uint64_t>()) : "-";
+}
+
+std::string times(std::uint64_t count) {
+  return count == 1 ? "once" : count == 2 ? "twice" : fmt::format("{} times", with_commas(count));
+}
+
+// " (train.py:12, in transformers/trainer.py:2500)"
+std::string lines_text(const json& lines) {
+  const json line = member(lines, "line");
+  const json library = member(lines, "library_line");
+  if (line.is_string() && library.is_string()) {
+    return fmt::format(" ({}, in {})", line.get<std::string>(), library.get<std::string>());
+  }
+  if (line.is_string()) return fmt::format(" ({})", line.get<std::string>());
+  return library.is_string() ? fmt::format(" (in {})", library.get<std::string>()) : "";
+}
+
+// "2.24 GiB asked in step 1 (train.py:12), with 12.91 GiB allocated and 14.89 GiB reserved on GPU
+// 0"
+std::string request_text(const json& request, bool has_torch) {
+  if (request["asked_bytes"].is_null()) return "out of memory" + lines_text(request);
+  std::string text = size_text(request["asked_bytes"]) + " asked";
+  if (request["step"].is_number()) text += fmt::format(" in step {}", count_text(request["step"]));
+  text += lines_text(request) + ", with " + size_text(request["allocated_bytes"]);
+  if (has_torch) {
+    text += fmt::format(" allocated and {} reserved", size_text(request["reserved_bytes"]));
+  } else {
+    text += " in use";
+  }
+  return fmt::format("{} on GPU {}", text, request["device"].get<int>());
+}
+
+// A sentence on what is not plainly "yes".
+json reason_of(const ProcessReport& report, const json& request) {
+  const Verdict& verdict = report.verdict;
+  const std::string what = request.is_null() ? "" : request_text(request, report.record.has_torch);
+  switch (verdict.fits) {
+    case Fits::no: {
+      std::string text = what;
+      if (report.facts.thread_ended) text += "; it ended a thread";
+      if (verdict.caught != 0) text += "; out of memory " + times(verdict.caught) + " before";
+      return text;
+    }
+    case Fits::yes: {
+      if (verdict.caught == 0) return {};
+      const bool went_on = report.facts.survived == report.facts.out_of_memory;
+      return fmt::format("out of memory {}, which the program caught{}; first {}",
+                         times(verdict.caught),
+                         went_on ? " and went on from" : " and asked for no more", what);
+    }
+    case Fits::not_known:
+      break;
+  }
+  std::string text = verdict.reason + lines_text(member(report.torch, "exception"));
+  if (verdict.caught != 0) {
+    text += fmt::format("; out of memory {} before, first {}", times(verdict.caught), what);
+  }
+  return text;
+}
+
+json fits_of(const Verdict& verdict) {
+  return verdict.fits == Fits::not_known ? json() : json(verdict.fits == Fits::yes);
+}
+
+std::string name_of_process(const json& row) {
+  return row["rank"].is_number() ? fmt::format("rank {}", row["rank"].get<int>())
+                                 : fmt::format("{}", row["pid"].get<int>());
+}
+
+}  // namespace
+
+json rows_of(const std::vector<ProcessReport>& reports, const std::string& allocator,
+             int exit_status) {
+  json rows = json::array();
+  for (const ProcessReport& report : reports) {
+    const ProcessRecord& record = report.record;
+    const json request = out_of_memory_of(report);
+    const json of_process = {{"pid", report.pid},
+                             {"rank", report.rank() < 0 ? json() : json(report.rank())},
+                             {"allocator", allocator_used(report, allocator)},
+                             {"steps", member(report.torch, "steps")},
+                             {"driver_calls", calls_of(record)},
+                             {"memory_calls", memory_calls(record)},
+                             {"fits", fits_of(report.verdict)},
+                             {"verdict", report.verdict.text()},
+                             {"reason", reason_of(report, request)},
+                             {"caught_out_of_memory", report.verdict.caught},
+                             {"out_of_memory", request},
+                             {"end", end_of(report.facts.end)},
+                             {"exception", member(report.torch, "exception")},
+                             {"unknown_workspaces", words_of(record.unknown_workspaces)},
+                             {"record", member(report.torch, "record")},
+                             {"exit_status", exit_status}};
+    for (int device = 0; device < ProcessRecord::kDevices; ++device) {
+      const ProcessRecord::Device& used = record.devices[device];
+      if (used.total_bytes == 0) continue;
+      json row = of_process;
+      row["device"] = device;
+      row["total_bytes"] = used.total_bytes;
+      row["peak_used_bytes"] = used.peak_used_bytes;
+      for (const char* const of_torch :
+           {"name", "peak_allocated_bytes", "peak_reserved_bytes", "retries", "stalls"}) {
+        row[of_torch] = nullptr;
+      }
+      // PyTorch's own peaks begin anew where the program says so; those recorded do not.
+      std::uint64_t allocated = used.peak_allocated_bytes;
+      std::uint64_t reserved = used.peak_reserved_bytes;
+      for (const json& known : report.torch.value("devices", json::array())) {
+        if (known["device"] != device) continue;
+        allocated = std::max(allocated, known["peak_allocated_bytes"].get<std::uint64_t>());
+        reserved = std::max(reserved, known["peak_reserved_bytes"].get<std::uint64_t>());
+        row["name"] = known["name"];
+        row["retries"] = known["retries"];
+        // The host waited for the device so that memory could be given back or used again.
+        row["stalls"] = record.calls[static_cast<std::size_t>(DriverCall::mem_free)] +
+                        known["waits"].get<std::uint64_t>();
+      }
+      if (reserved != 0) {
+        row["peak_allocated_bytes"] = allocated;
+        row["peak_reserved_bytes"] = reserved;
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string text_of_rows(const json& rows, bool colour) {
+  using Align = Table::Align;
+  Table table({{"process", Align::left},
+               {"gpu", Align::left},
+               {"capacity"},
+               {"allocator", Align::left},
+               {"peak allocated"},
+               {"peak reserved"},
+               {"peak in use"},
+               {"stalls"},
+               {"driver calls"},
+               {"steps"},
+               {"fits", Align::left}});
+  for (const json& row : rows) {
+    const Colour verdict = row["fits"].is_null() ? Colour::none
+                           : row["fits"]         ? Colour::good
+                                                 : Colour::bad;
+    table.add({{name_of_process(row)},
+               {fmt::format("{}", row["device"].get<int>())},
+               {size_text(row["total_bytes"])},
+               {row["allocator"].get<std::string>()},
+               {size_text(row["peak_allocated_bytes"])},
+               {size_text(row["peak_reserved_bytes"])},
+               {size_text(row["peak_used_bytes"])},
+               {count_text(row["stalls"])},
+               {count_text(row["memory_calls"])},
+               {count_text(row["steps"])},
+               {row["verdict"].get<std::string>(), verdict}});
+  }
+  std::string text = table.text(colour);
+  std::set<std::string> allocators;
+  std::set<std::string> unknown;
+  for (const json& row : rows) {
+    allocators.insert(row["allocator"].get<std::string>());
+    for (const json& library : row["unknown_workspaces"]) unknown.insert(library);
+  }
+  std::set<std::string> said;
+  for (const json& row : rows) {
+    if (row["reason"].is_null()) continue;
+    const std::string who =
+        name_of_process(row) +
+        (allocators.size() > 1 ? " with " + row["allocator"].get<std::string>() : "");
+    const std::string note = fmt::format("{}: {}: {}\n", who, row["verdict"].get<std::string>(),
+                                         row["reason"].get<std::string>());
+    if (said.insert(note).second) text += note;
+  }
+  if (!unknown.empty()) {
+    text += fmt::format("peaks are lower bounds: workspaces of {} are not counted\n",
+                        fmt::join(unknown, ", "));
+  }
+  return text;
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,112 @@
+#include "tools/process_reports.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+namespace gapless::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using simgpu::ProcessEnd;
+using simgpu::ProcessRecord;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Whether there is such a process, and it is no corpse that nobody has fetched.
+bool is_running(int pid) {
+  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t name_end = stat.rfind(')');  // the name may have any characters
+  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
+}
+
+ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_last_image) {
+  using How = ProcessEnd::How;
+  if (!is_last_image) return {How::continued, 0};
+  // Whom we waited for may have died after its last words.
+  if (report.pid == started.pid) {
+    return started.by_signal ? ProcessEnd{How::signalled, started.code}
+                             : ProcessEnd{How::exited, started.code};
+  }
+  switch (report.record.end) {
+    case ProcessRecord::End::exited:
+      return {How::exited, report.record.end_status & 0xff};
+    case ProcessRecord::End::aborted:
+      return {How::signalled, SIGABRT};
+    case ProcessRecord::End::replaced:
+      return {How::replaced, 0};
+    case ProcessRecord::End::none:
+      break;
+  }
+  return {is_running(report.pid) ? How::running : How::not_known, 0};
+}
+
+simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end) {
+  simgpu::ProcessFacts facts;
+  facts.end = end;
+  facts.out_of_memory = report.record.out_of_memory;
+  facts.survived = report.record.survived;
+  const auto told = [&](const char* name) {
+    const auto found = report.torch.find(name);
+    return found == report.torch.end() ? json() : *found;
+  };
+  facts.thread_ended = told("thread_out_of_memory").is_object();
+  if (const json exception = told("exception"); exception.is_object()) {
+    facts.exception = {exception.value("type", ""), exception.value("text", ""),
+                       exception.value("out_of_memory", false)};
+  }
+  return facts;
+}
+
+}  // namespace
+
+int ProcessReport::rank() const {
+  const auto told = torch.find("rank");
+  return told != torch.end() && told->is_number_integer() ? told->get<int>() : record.rank;
+}
+
+std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& started) {
+  std::vector<ProcessReport> reports;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    ProcessReport report;
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".gpu") ||
+        std::sscanf(name.c_str(), "%d.%d.gpu", &report.pid, &report.image) != 2) {
+      continue;
+    }
+    const auto record = simgpu::read_record(entry.path().string());
+    if (!record) continue;
+    report.record = *record;
+    const json torch = json::parse(text_of(fs::path(entry.path()).replace_extension(".torch.json")),
+                                   nullptr, false);
+    if (torch.is_object()) report.torch = torch;
+    reports.push_back(std::move(report));
+  }
+  for (ProcessReport& report : reports) {
+    const bool is_last_image = std::none_of(reports.begin(), reports.end(), [&](const auto& other) {
+      return other.pid == report.pid && other.image > report.image;
+    });
+    report.facts = facts_of(report, end_of(report, started, is_last_image));
+    report.verdict = simgpu::judge(report.facts);
+  }
+  const auto place = [](const ProcessReport& report) {
+    const int rank = report.rank();
+    return std::tuple(rank < 0, rank, report.pid, report.image);
+  };
+  std::sort(reports.begin(), reports.end(),
+            [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  return reports;
+}
+
+std::string torch_without_cuda(const fs::path& folder) {
+  return text_of(folder / "torch_without_cuda");
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,39 @@
+// What the processes of a dry run left behind, each judged.
+//
+//   4711.0.gpu          simgpu/process/process_record.h, of every process that used a GPU
+//   4711.0.torch.json   simgpu/python/watch_torch.py, of those with Python and torch, where they
+//   came to it torch_without_cuda  which torch it was that could use none
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "simgpu/process/process_record.h"
+#include "simgpu/verdict.h"
+#include "tools/launch.h"
+
+namespace gapless::tools {
+
+struct ProcessReport {
+  int pid = 0;
+  int image = 0;  // 1 and more: of the programs that took the place of the first
+  simgpu::ProcessRecord record;
+  nlohmann::json torch = nlohmann::json::object();
+  simgpu::ProcessFacts facts;
+  simgpu::Verdict verdict;
+
+  /// -1 where it has none.
+  [[nodiscard]] int rank() const;
+};
+
+/// One for each process that used a GPU, by rank and process number. `started` is the one that the
+/// command waited for, of whose end more is known than it could write.
+std::vector<ProcessReport> read_reports(const std::filesystem::path& folder, const Ended& started);
+
+/// The library of a torch that was built without CUDA, where one was used; else empty.
+std::string torch_without_cuda(const std::filesystem::path& folder);
+
+}  // namespace gapless::tools
