@@ -63,7 +63,7 @@ class PreloadFolders {
   fs::path without_separators(const fs::path& folder) {
     if (!has_separator(folder)) return folder;
     if (!links_) links_.emplace("/tmp");
-    const fs::path link = links_->path() / std::to_string(++count_);
+    fs::path link = links_->path() / std::to_string(++count_);
     std::error_code error;
     fs::create_directory_symlink(folder, link, error);
     if (error) throw InputError(link.string(), "", error.message());

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 // Returns only where the program cannot be started: errno.
 int execute(const std::vector<std::string>& command, const Variables& variables) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);

@@ -39,10 +39,10 @@ std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& u
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(const Config& config, OnUse on_use)
+DeviceMemory::DeviceMemory(const Config& config, const OnUse& on_use)
     : gpus_(config.gpus),
       usage_(config.shared_file),
-      model_(devices_of(config, usage_, std::move(on_use))),
+      model_(devices_of(config, usage_, on_use)),
       contexts_(config.gpus.size(), false) {}
 
 void DeviceMemory::ensure_context(DeviceIndex device) {

@@ -76,10 +76,10 @@ void record_exit() {
 
 extern "C" {
 
-[[noreturn]] SIMGPU_API void _exit(int status) { gapless::simgpu::leave(status); }
-[[noreturn]] SIMGPU_API void _Exit(int status) noexcept { gapless::simgpu::leave(status); }
+SIMGPU_API void _exit(int status) { gapless::simgpu::leave(status); }
+SIMGPU_API void _Exit(int status) noexcept { gapless::simgpu::leave(status); }
 
-[[noreturn]] SIMGPU_API void abort() noexcept {
+SIMGPU_API void abort() noexcept {
   if (auto* const to = gapless::simgpu::recorder(); to != nullptr) {
     to->end(gapless::simgpu::ProcessRecord::End::aborted, 0);
   }

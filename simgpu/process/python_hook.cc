@@ -11,7 +11,7 @@
 #include "simgpu/process/api.h"
 #include "simgpu/process/python.h"
 
-extern "C" [[noreturn]] SIMGPU_API void pthread_exit(void* result) {
+extern "C" SIMGPU_API void pthread_exit(void* result) {
   while (gapless::simgpu::Python::is_finalizing()) pause();
   using Exit = void (*)(void*);
   static const auto next = reinterpret_cast<Exit>(dlsym(RTLD_NEXT, "pthread_exit"));

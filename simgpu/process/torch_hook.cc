@@ -35,6 +35,7 @@ Function of_libc10(const char* name) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
     void* pointer, std::int64_t bytes, std::size_t allocated, std::size_t reserved,
     C10Device device) {
@@ -51,6 +52,7 @@ extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
   if (next != nullptr) next(pointer, bytes, allocated, reserved, device);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" SIMGPU_API void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(
     std::int64_t bytes, std::size_t allocated, std::size_t reserved, C10Device device) {
   if (device.type == kCuda) {

@@ -536,6 +536,21 @@ def test_python_of_a_virtual_environment(dryrun, tmp_path):
     assert (done.returncode, row["fits"], row["steps"]) == (0, True, 3), done.stderr
 
 
+def test_children_that_use_no_gpu_have_no_rows(dryrun):
+    text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
+import os, signal, subprocess, sys, torch
+x = torch.zeros(1000, device="cuda")
+for batch in torch.utils.data.DataLoader([1, 2, 3], num_workers=2): pass
+subprocess.run(["true"]); subprocess.run(["true"], preexec_fn=lambda: None)
+for leave in os._exit, sys.exit:
+    if os.fork() == 0: leave(0)
+    os.wait()
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert row["fits"] is None and row["end"] == {"how": "signal", "signal": "SIGKILL"}
+    assert f"{row['pid']}: not known: it was ended by SIGKILL" in text
+
+
 @pytest.mark.parametrize("again, status, ends", [
     ("[sys.executable, 'train.py', '300']", 0, [("continued", True), ("exited", True)]),
     ("[sys.executable, 'train.py', '9000']", 3, [("continued", True), ("exited", False)]),
