@@ -171,20 +171,16 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   return outcome;
 }
 
-// What was used where gapless was asked for and could not be had; empty otherwise.
+// What was used where gapless was asked for: another allocator of PyTorch's, or no process's was
+// gapless. Empty where all is well.
 std::string used_in_place(const json& rows) {
-  std::string plain;
+  bool gapless = rows.empty();
   for (const json& row : rows) {
-    if (row["allocator"] == "gapless") {
-      plain.clear();
-      break;
-    }
-    plain = row["allocator"];
+    const std::string used = row["allocator"];
+    if (used != "gapless" && used != "cudaMalloc") return used;
+    gapless = gapless || used == "gapless";
   }
-  for (const json& row : rows) {
-    if (row["allocator"] != "gapless" && row["allocator"] != "cudaMalloc") return row["allocator"];
-  }
-  return plain;
+  return gapless ? "" : "cudaMalloc";
 }
 
 void write_json(const DryrunArguments& arguments, const json& rows) {
