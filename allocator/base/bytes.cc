@@ -1,5 +1,6 @@
 #include "allocator/base/bytes.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -74,6 +75,23 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   value *= factor;
   if (value > kTooLarge) return {};
   return static_cast<std::uint64_t>(value);
+}
+
+std::optional<std::uint64_t> read_bytes(std::string_view text, std::string& cause) {
+  const std::optional<std::uint64_t> bytes = parse_bytes(text);
+  if (!bytes) {
+    cause = "expected a size such as 2MiB or 14.5GiB";
+    return {};
+  }
+  const bool has_unit = std::any_of(text.begin(), text.end(), [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0;
+  });
+  if (has_unit || *bytes == 0 || *bytes >= MiB) return bytes;
+  // Cards are told in GiB, and by nvidia-smi in MiB.
+  const std::string number = std::to_string(*bytes);
+  cause = "that is " + number + (*bytes == 1 ? " byte; " : " bytes; ") + number +
+          (*bytes < KiB ? "GiB" : "MiB") + "? (" + number + "B if it is meant so)";
+  return {};
 }
 
 }  // namespace gapless

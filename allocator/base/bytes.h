@@ -42,4 +42,9 @@ std::string format_bytes(std::uint64_t bytes);
 /// else, for negative numbers and for sizes of 2^63 bytes and above.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
+/// The same for what a person typed: a number below 1 MiB that names no unit is asked back, for it
+/// hardly ever means bytes; 0 needs no unit. Nothing where it is no such size; `cause` then says why
+/// ("that is 16 bytes; 16GiB? (16B if it is meant so)").
+std::optional<std::uint64_t> read_bytes(std::string_view text, std::string& cause);
+
 }  // namespace gapless

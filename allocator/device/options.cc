@@ -10,6 +10,7 @@
 #include <set>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/nearest.h"
 
 namespace gapless {
 namespace {
@@ -71,13 +72,9 @@ bool read_value(std::string_view text, OptionType type, std::uint64_t& value, st
       value = UINT64_MAX;
       return true;
     }
-    const auto bytes = parse_bytes(text);
-    if (!bytes) {
-      cause = "expected a size such as 2MiB or 14.5GiB";
-      return false;
-    }
-    value = *bytes;
-    return true;
+    const auto bytes = read_bytes(text, cause);
+    if (bytes) value = *bytes;
+    return bytes.has_value();
   }
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc{} && end == text.data() + text.size()) return true;
@@ -134,33 +131,10 @@ bool check_value(const Options& options, std::string_view name, std::string& cau
   return true;
 }
 
-// Edits that turn one word into the other.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
-    }
-  }
-  return row[b.size()];
-}
-
 std::string_view nearest_option(std::string_view name) {
-  std::string_view best;
-  std::size_t least = SIZE_MAX;
-  for (const OptionFacts& facts : option_table()) {
-    const std::size_t edits = distance(lower(name), facts.name);
-    if (edits < least) {
-      least = edits;
-      best = facts.name;
-    }
-  }
-  return best;
+  std::vector<std::string_view> known;
+  for (const OptionFacts& facts : option_table()) known.push_back(facts.name);
+  return nearest(name, known);
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -27,8 +27,9 @@ Config config_from_environment() {
     throw std::invalid_argument("SIMGPU_GPUS: " + std::string(error.what()));
   }
   if (const std::string context = text_of("SIMGPU_CONTEXT"); !context.empty()) {
-    const auto bytes = parse_bytes(context);
-    if (!bytes) throw std::invalid_argument("SIMGPU_CONTEXT: \"" + context + "\" is no size");
+    std::string cause;
+    const auto bytes = read_bytes(context, cause);
+    if (!bytes) throw std::invalid_argument("SIMGPU_CONTEXT: \"" + context + "\": " + cause);
     for (GpuProfile& gpu : config.gpus) {
       if (*bytes >= gpu.total_bytes) {
         throw std::invalid_argument("SIMGPU_CONTEXT: " + format_bytes(*bytes) +

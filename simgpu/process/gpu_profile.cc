@@ -85,9 +85,13 @@ GpuProfile parse_one(std::string_view text) {
   } else {
     profile.name = "simulated GPU";
   }
+  std::string cause;
   const std::optional<std::uint64_t> bytes =
       colon != std::string_view::npos && found == built_in().end() ? std::nullopt
-                                                                   : parse_bytes(size);
+                                                                   : read_bytes(size, cause);
+  if (!bytes && parse_bytes(size)) {  // a size, but one that is asked back
+    throw std::invalid_argument("\"" + std::string(text) + "\": " + cause);
+  }
   if (!bytes || *bytes < profile.context_bytes + 2 * MiB) {
     std::string known;
     for (const std::string& name : gpu_profile_names()) known += (known.empty() ? "" : ", ") + name;

@@ -9,6 +9,7 @@
 #include "allocator/base/bitmap.h"
 #include "allocator/base/bytes.h"
 #include "allocator/base/mutex.h"
+#include "allocator/base/nearest.h"
 
 namespace gapless {
 namespace {
@@ -41,6 +42,31 @@ TEST(Bytes, RefusesWhatIsNoSize) {
   for (const char* text : {"", "GiB", "-1", "1.2.3G", "5 parsecs", "1e3", "99999999999G", "0x10"}) {
     EXPECT_FALSE(parse_bytes(text)) << text;
   }
+}
+
+TEST(Bytes, AsksBackWhereAUnitIsMissing) {
+  std::string cause;
+  EXPECT_EQ(read_bytes("16", cause), std::nullopt);
+  EXPECT_EQ(cause, "that is 16 bytes; 16GiB? (16B if it is meant so)");
+  EXPECT_EQ(read_bytes("81920", cause), std::nullopt);  // a card's memory in MiB
+  EXPECT_EQ(cause, "that is 81920 bytes; 81920MiB? (81920B if it is meant so)");
+  EXPECT_EQ(read_bytes(" 1 ", cause), std::nullopt);
+  EXPECT_EQ(cause, "that is 1 byte; 1GiB? (1B if it is meant so)");
+  EXPECT_EQ(read_bytes("huge", cause), std::nullopt);
+  EXPECT_EQ(cause, "expected a size such as 2MiB or 14.5GiB");
+  for (const auto& [text, bytes] : std::initializer_list<std::pair<const char*, std::uint64_t>>{
+           {"0", 0}, {"16B", 16}, {"16 bytes", 16}, {"64k", 64 * KiB}, {"1048576", MiB}}) {
+    EXPECT_EQ(read_bytes(text, cause), bytes) << text;
+  }
+}
+
+TEST(Nearest, IsWhatTakesTheFewestEdits) {
+  const std::vector<std::string_view> known = {"run", "replay", "fit", "inspect", "options"};
+  for (const auto& [typed, meant] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"replya", "replay"}, {"Inspct", "inspect"}, {"fti", "fit"}, {"option", "options"}}) {
+    EXPECT_EQ(nearest(typed, known), meant);
+  }
+  EXPECT_EQ(nearest("replay", {}), "");
 }
 
 TEST(Bitmap, AgreesWithVectorOfBool) {
