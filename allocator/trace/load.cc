@@ -9,6 +9,7 @@ namespace gapless {
 
 Snapshot load_snapshot(const std::string& path) {
   std::string bytes = read_file(path);
+  if (bytes.empty()) throw InputError(path + ": is empty");
   if (!looks_like_pickle(bytes)) {
     throw InputError(path, "byte 0",
                      "neither a gapless file nor a PyTorch memory snapshot (pickle, protocol 2 "

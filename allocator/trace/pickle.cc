@@ -151,8 +151,8 @@ class PickleMachine {
 
   std::string_view take(std::uint64_t count) {
     if (count > bytes_.size() - at_) {
-      fail("the pickle ends in the middle (" + std::to_string(count) + " more bytes expected, " +
-           std::to_string(bytes_.size() - at_) + " left)");
+      fail("the file is cut off: the pickle ends in the middle (" + std::to_string(count) +
+           " more bytes expected, " + std::to_string(bytes_.size() - at_) + " left)");
     }
     const std::string_view part(bytes_.data() + at_, count);
     at_ += count;
@@ -273,7 +273,8 @@ class PickleMachine {
       }
       case kFrame:
         if (const std::uint64_t length = number(8); length > bytes_.size() - at_) {
-          fail("a frame of " + std::to_string(length) + " bytes, longer than the file");
+          fail("the file is cut off: a frame of " + std::to_string(length) + " bytes, " +
+               std::to_string(bytes_.size() - at_) + " left");
         }
         return false;
       case kStop:

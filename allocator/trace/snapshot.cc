@@ -234,7 +234,7 @@ class TraceBuilder {
       return static_cast<std::uint64_t>(found->integer());
     };
     const bool about_memory = *kind != EventKind::oom && *kind != EventKind::marker;
-    const auto address = number("addr");
+    const auto address = number(*kind == EventKind::oom ? "device_free" : "addr");
     const auto bytes = number("size");
     if (!bytes) schema_.fail(place(), "\"size\" is missing");
     if (!address && about_memory) schema_.fail(place(), "\"addr\" is missing");
@@ -257,9 +257,19 @@ class TraceBuilder {
       case EventKind::free:
         add_free(event);
         break;
+      case EventKind::oom:
+        note_site(event, value);
+        trace_.events.push_back(event);
+        break;
       default:
         trace_.events.push_back(event);
         break;
+    }
+  }
+
+  void note_site(TraceEvent& event, const PickleValue& value) {
+    if (const std::string site = Schema::site(value); !site.empty()) {
+      event.site = static_cast<std::uint32_t>(sites_(site).value_or(0));
     }
   }
 
@@ -272,9 +282,7 @@ class TraceBuilder {
       trace_.events.push_back(lost);
       ++lost_frees_;
     }
-    if (const std::string site = Schema::site(value); !site.empty()) {
-      event.site = static_cast<std::uint32_t>(sites_(site).value_or(0));
-    }
+    note_site(event, value);
     event.block = trace_.blocks++;
     live_[event.address] = {event.block, false};
     trace_.events.push_back(event);

@@ -24,7 +24,7 @@ enum class EventKind : std::uint8_t {
   segment_free = 4,
   segment_map = 5,
   segment_unmap = 6,
-  oom = 7,
+  oom = 7,     // a request that failed (unserved_requests.h): bytes as asked for
   marker = 8,  // a snapshot or an annotation
 };
 inline constexpr std::uint8_t kEventKinds = 9;
@@ -39,7 +39,7 @@ struct TraceEvent {
   std::uint16_t stream = 0;    // index into Trace::streams
   std::uint32_t block = 0;     // alloc, free_requested, free
   std::uint64_t bytes = 0;     // as asked for, not rounded; segments: their size
-  std::uint64_t address = 0;   // where the recorded allocator put it
+  std::uint64_t address = 0;   // where the recorded allocator put it; oom: free on the device
   std::uint64_t time_us = 0;   // microseconds since 1970; 0 where unknown
   std::uint32_t site = 0;      // index into Trace::sites; 0 where unknown
   std::uint32_t reserved = 0;  // keeps the record at 40 bytes

@@ -103,9 +103,18 @@ TEST(Pickle, EveryPrefixOfAGoodFileIsAnError) {
   writer.append().set_items();
   const std::string good = writer.stop();
   EXPECT_EQ(error_of(good), "");
-  for (std::size_t length = 0; length < good.size(); ++length) {
-    EXPECT_NE(error_of(good.substr(0, length)), "") << length;
+  for (std::size_t length = 1; length < good.size(); ++length) {
+    EXPECT_THAT(error_of(good.substr(0, length)), HasSubstr("the file is cut off")) << length;
   }
+  EXPECT_THAT(error_of(""), HasSubstr("the file is empty"));
+}
+
+TEST(Pickle, AFrameThatIsNotAllThereIsCutOff) {
+  const std::string body = PickleWriter().dict().stop().substr(2);
+  const std::string good = PickleWriter().op(0x95).number(body.size(), 8).raw(body).bytes();
+  EXPECT_THAT(error_of(good), HasSubstr("\"segments\" is missing"));
+  EXPECT_THAT(error_of(good.substr(0, good.size() - 1)),
+              HasSubstr("byte 2: the file is cut off: a frame of 2 bytes, 1 left"));
 }
 
 TEST(Pickle, HugeLengthsAreRefused) {
@@ -246,6 +255,33 @@ TEST(Snapshot, LostFreesAreAssumedAndSaid) {
   const Snapshot snapshot = read_snapshot(document);
   check_trace(snapshot.traces[0]);
   EXPECT_THAT(snapshot.traces[0].warnings, ElementsAre(HasSubstr("1 frees are missing")));
+}
+
+// An "oom" has no address: what it tells is what was free on the device.
+TEST(Snapshot, KeepsRequestsThatFailed) {
+  PickleWriter writer;
+  writer.dict().mark().text("segments").list().text("device_traces").list().list().mark();
+  writer.event("alloc", 512, 100);
+  writer.dict().mark().text("action").text("oom").text("device_free").integer(4096);
+  writer.text("size")
+      .integer(1 << 20)
+      .text("stream")
+      .integer(0)
+      .text("frames")
+      .list()
+      .dict()
+      .mark();
+  writer.text("filename").text("train.py").text("line").integer(8).text("name").text("main");
+  writer.set_items().append().set_items();
+  writer.appends().append().set_items();
+  const PickleDocument document(writer.stop(), "oom.pickle");
+  const Snapshot snapshot = read_snapshot(document);
+  const Trace& trace = snapshot.traces.at(0);
+  ASSERT_EQ(trace.events.size(), 2U);
+  EXPECT_EQ(trace.events[1].kind, EventKind::oom);
+  EXPECT_EQ(trace.events[1].bytes, 1U << 20);
+  EXPECT_EQ(trace.events[1].address, 4096U);
+  EXPECT_EQ(trace.sites.at(trace.events[1].site), "train.py:8 main");
 }
 
 TEST(Snapshot, AListOfSegmentsIsReadToo) {
