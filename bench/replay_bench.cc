@@ -6,6 +6,7 @@
 // allocators take part where torch_host was built. Times are those
 // of the operations alone (UseManualTime): the last of four passes, in which a repeating program
 // has warmed up.
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -33,7 +34,7 @@ void run(benchmark::State& state, const Trace& trace, const std::string& allocat
     state.SetIterationTime(result.times.mean_ns * static_cast<double>(result.operations) / 1e9);
     state.counters["peak_alloc"] = static_cast<double>(result.peak_allocated_bytes);
     state.counters["peak_reserved"] = static_cast<double>(result.peak_reserved_bytes);
-    state.counters["overhead_pct"] = result.overhead_percent();
+    state.counters["overhead_pct"] = result.overhead_percent().value_or(NAN);
     state.counters["calls_first"] = static_cast<double>(result.first_pass.total());
     state.counters["calls_last"] = static_cast<double>(result.last_pass.total());
     state.counters["syncs"] = static_cast<double>(result.all_passes.host_syncs());

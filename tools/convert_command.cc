@@ -1,7 +1,9 @@
 // gapless convert: snapshots to compact traces.
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
@@ -15,44 +17,81 @@
 namespace gapless::tools {
 namespace {
 
+namespace fs = std::filesystem;
+using nlohmann::json;
+
 struct ConvertArguments {
   std::vector<std::string> inputs;
   std::string output;
   std::string note;
+  bool as_json = false;
 };
 
+// Where the trace of `input` goes. Throws InputError where that would lose something.
+fs::path output_for(const std::string& input, const std::string& asked,
+                    const std::set<fs::path>& written) {
+  fs::path output = fs::path(input).replace_extension(".gtrace");
+  if (!asked.empty()) {
+    output = fs::is_directory(asked) ? fs::path(asked) / output.filename() : fs::path(asked);
+  }
+  if (fs::exists(output) && fs::equivalent(output, input)) {
+    throw InputError(input + ": is a gapless trace already, and would be overwritten");
+  }
+  if (written.contains(fs::weakly_canonical(output))) {
+    throw InputError(input + ": would overwrite " + output.string() +
+                     ", which was written from another of these files");
+  }
+  return output;
+}
+
+json convert(const std::string& input, const fs::path& output, const std::string& note) {
+  std::vector<Trace> traces = load_traces(input);
+  json devices = json::array();
+  std::uint64_t events = 0;
+  for (Trace& trace : traces) {
+    if (!note.empty()) trace.source += "; " + note;
+    for (const std::string& warning : trace.warnings) {
+      fmt::print(stderr, "gapless: {}: warning: {}\n", input, warning);
+    }
+    events += trace.events.size();
+    devices.push_back({{"name", trace.name},
+                       {"device", trace.device},
+                       {"events", trace.events.size()},
+                       {"blocks", trace.blocks},
+                       {"peak_allocated_bytes", peak_live_bytes(trace)},
+                       {"warnings", trace.warnings}});
+  }
+  const std::string bytes = write_compact(traces);
+  write_file(output.string(), bytes);
+  return {{"input", input},
+          {"input_bytes", fs::file_size(input)},
+          {"output", output.string()},
+          {"output_bytes", bytes.size()},
+          {"events", events},
+          {"devices", devices}};
+}
+
 int run(const ConvertArguments& arguments) {
-  namespace fs = std::filesystem;
   if (!arguments.output.empty() && arguments.inputs.size() > 1 &&
       !fs::is_directory(arguments.output)) {
     throw InputError("--output: " + arguments.output +
                      " must be a folder where several files are converted");
   }
-  for (const std::string& input : arguments.inputs) {
-    std::vector<Trace> traces = load_traces(input);
-    fs::path output = fs::path(input).replace_extension(".gtrace");
-    if (!arguments.output.empty()) {
-      output = fs::is_directory(arguments.output) ? fs::path(arguments.output) / output.filename()
-                                                  : fs::path(arguments.output);
-    }
-    if (fs::exists(output) && fs::equivalent(output, input)) {
-      throw InputError(input + ": is a gapless trace already, and would be overwritten");
-    }
-    std::uint64_t events = 0;
-    for (Trace& trace : traces) {
-      if (!arguments.note.empty()) trace.source += "; " + arguments.note;
-      for (const std::string& warning : trace.warnings) {
-        fmt::print(stderr, "gapless: {}: warning: {}\n", input, warning);
-      }
-      events += trace.events.size();
-    }
-    const std::string bytes = write_compact(traces);
-    write_file(output.string(), bytes);
-    fmt::print("{}: {} events on {} device{}, {} -> {}\n", output.string(), with_commas(events),
-               traces.size(), traces.size() == 1 ? "" : "s", format_bytes(fs::file_size(input)),
-               format_bytes(bytes.size()));
-  }
-  return kExitOk;
+  json list = json::array();
+  std::set<fs::path> written;
+  const bool all_good = for_each_file(arguments.inputs, [&](const std::string& input) {
+    const fs::path output = output_for(input, arguments.output, written);
+    const json file = convert(input, output, arguments.note);
+    written.insert(fs::weakly_canonical(output));
+    list.push_back(file);
+    if (arguments.as_json) return;
+    const std::size_t devices = file["devices"].size();
+    fmt::print("{}: {} events on {} device{}, {} -> {}\n", file["output"].get<std::string>(),
+               with_commas(file["events"]), devices, devices == 1 ? "" : "s",
+               format_bytes(file["input_bytes"]), format_bytes(file["output_bytes"]));
+  });
+  if (arguments.as_json) fmt::print("{}\n", list.dump(1));
+  return status_of(all_good, true);
 }
 
 }  // namespace
@@ -65,11 +104,14 @@ void add_convert(CLI::App& app, int& status) {
       "\n"
       "Examples:\n"
       "  gapless convert run.pickle                        writes run.gtrace beside it\n"
-      "  gapless convert a.pickle b.pickle -o traces/      into a folder");
+      "  gapless convert a.pickle b.pickle -o traces/      into a folder\n"
+      "\n"
+      "Exit status: 0 done; 2 a wrong command line or file (the others are converted).");
   command->add_option("input", arguments->inputs, "Snapshots, or traces to write again")
       ->required();
   command->add_option("-o,--output", arguments->output, "The file or folder to write");
   command->add_option("--note", arguments->note, "Added to what the header says of the origin");
+  command->add_flag("--json", arguments->as_json, "What was written, one JSON object per file");
   command->callback([arguments, &status] { status = run(*arguments); });
 }
 

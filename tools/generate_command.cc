@@ -1,5 +1,6 @@
 // gapless generate: traces of programs whose sizes never repeat.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/files.h"
@@ -16,13 +17,28 @@ struct GenerateArguments {
   std::string kind;
   std::string output;
   bench::SyntheticOptions options;
+  bool as_json = false;
 };
 
 int run(const GenerateArguments& arguments) {
   const Trace trace = bench::synthetic_trace(arguments.kind, arguments.options);
   const std::string output =
       arguments.output.empty() ? arguments.kind + ".gtrace" : arguments.output;
-  write_file(output, write_compact({trace}));
+  const std::string bytes = write_compact({trace});
+  write_file(output, bytes);
+  if (arguments.as_json) {
+    const nlohmann::json made = {{"output", output},
+                                 {"output_bytes", bytes.size()},
+                                 {"kind", arguments.kind},
+                                 {"steps", arguments.options.steps},
+                                 {"seed", arguments.options.seed},
+                                 {"batch", arguments.options.batch},
+                                 {"events", trace.events.size()},
+                                 {"blocks", trace.blocks},
+                                 {"peak_allocated_bytes", peak_live_bytes(trace)}};
+    fmt::print("{}\n", made.dump(1));
+    return kExitOk;
+  }
   fmt::print("{}: {} events, {} live at the peak\n", output, with_commas(trace.events.size()),
              format_bytes(peak_live_bytes(trace)));
   return kExitOk;
@@ -38,17 +54,21 @@ void add_generate(CLI::App& app, int& status) {
       "  varlen   training with sequences of random length\n"
       "  moe      training with experts and random token counts\n"
       "  serve    requests of random length with growing caches\n"
+      "  serve-concat  the same with caches that grow by concatenation in every step\n"
       "\n"
       "Example:\n"
-      "  gapless generate moe --steps 300 --seed 7 -o moe.gtrace && gapless replay moe.gtrace");
-  command->add_option("kind", arguments->kind, "varlen, moe or serve")
+      "  gapless generate moe --steps 300 --seed 7 -o moe.gtrace && gapless replay moe.gtrace\n"
+      "\n"
+      "Exit status: 0 done; 2 a wrong command line, or a file that cannot be written.");
+  command->add_option("kind", arguments->kind, "varlen, moe, serve or serve-concat")
       ->required()
       ->check(CLI::IsMember(bench::synthetic_kinds()));
   command->add_option("--steps", arguments->options.steps, "Steps of the program")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   command->add_option("--seed", arguments->options.seed, "Another seed, another trace")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number());
   CLI::Option* batch =
       command
           ->add_option("--batch", arguments->options.batch,
@@ -56,6 +76,7 @@ void add_generate(CLI::App& app, int& status) {
           ->capture_default_str()
           ->check(CLI::Range(1, 1024));
   command->add_option("-o,--output", arguments->output, "The file to write (default: KIND.gtrace)");
+  command->add_flag("--json", arguments->as_json, "What was made, as a JSON object");
   command->callback([arguments, batch, &status] {
     if (batch->count() != 0 && arguments->kind != "varlen") {
       throw CLI::ValidationError("--batch", "is for varlen only");

@@ -1,7 +1,10 @@
 #include "tools/inputs.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
+
+#include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
@@ -9,15 +12,44 @@
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
 #include "bench/replay/in_torch.h"
+#include "tools/commands.h"
+#include "tools/progress.h"
 
 namespace gapless::tools {
 
-std::vector<Trace> load_all(const std::vector<std::string>& paths) {
-  std::vector<Trace> traces;
-  for (const std::string& path : paths) {
-    for (Trace& trace : load_traces(path)) traces.push_back(std::move(trace));
+bool for_each_file(const std::vector<std::string>& paths,
+                   const std::function<void(const std::string&)>& work) {
+  bool all_good = true;
+  Progress progress;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    progress.show(paths[i], static_cast<double>(i) / static_cast<double>(paths.size()));
+    try {
+      work(paths[i]);
+    } catch (const InputError& error) {
+      progress.clear();
+      std::fflush(stdout);
+      fmt::print(stderr, "gapless: {}\n", error.what());
+      all_good = false;
+    }
   }
-  return traces;
+  return all_good;
+}
+
+LoadedTraces load_all(const std::vector<std::string>& paths) {
+  LoadedTraces loaded;
+  loaded.all_good = for_each_file(paths, [&](const std::string& path) {
+    for (Trace& trace : load_traces(path)) loaded.traces.push_back(std::move(trace));
+  });
+  for (const Trace& trace : loaded.traces) {
+    for (const std::string& warning : trace.warnings) {
+      fmt::print(stderr, "gapless: {}: warning: {}\n", trace.name, warning);
+    }
+  }
+  return loaded;
+}
+
+int status_of(bool all_files_good, bool all_fit) {
+  return !all_files_good ? kExitBadInput : all_fit ? kExitOk : kExitNoFit;
 }
 
 std::vector<std::string> allocators_of(const std::string& list) {
@@ -39,10 +71,9 @@ std::vector<std::string> allocators_of(const std::string& list) {
 
 std::uint64_t bytes_of(const std::string& text, const std::string& option) {
   if (text.empty()) return 0;
-  const auto bytes = parse_bytes(text);
-  if (!bytes || *bytes == 0) {
-    throw InputError(option + ": \"" + text + "\" is no size; write 16GiB, 14.5G or 20971520");
-  }
+  std::string cause;
+  const auto bytes = read_bytes(text, cause);
+  if (!bytes) throw InputError(option + ": \"" + text + "\": " + cause);
   return *bytes;
 }
 

@@ -1,6 +1,7 @@
 // What several subcommands read from the command line in the same way.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,20 @@
 
 namespace gapless::tools {
 
-/// The traces of all files, in order. Throws InputError for the first bad one, before any work.
-std::vector<Trace> load_all(const std::vector<std::string>& paths);
+/// Does what is to be done with each file. One that InputError is thrown for is told on standard
+/// error, and the others go on. Whether none was.
+bool for_each_file(const std::vector<std::string>& paths,
+                   const std::function<void(const std::string&)>& work);
+
+/// The traces of all files, in order, with their warnings told.
+struct LoadedTraces {
+  std::vector<Trace> traces;
+  bool all_good = true;  // false: a file could not be read, which was told
+};
+LoadedTraces load_all(const std::vector<std::string>& paths);
+
+/// What a command that did its work returns: a bad file says more than that something did not fit.
+int status_of(bool all_files_good, bool all_fit);
 
 /// "gapless,native" as a list. Throws InputError for a name that is none, with those there are.
 std::vector<std::string> allocators_of(const std::string& list);

@@ -7,6 +7,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/report/fragmentation.h"
 #include "tools/commands.h"
+#include "tools/inputs.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -100,7 +101,7 @@ Table sums_table(const std::string& head) {
 void print_report(const MemoryState& state, const Fragmentation& found,
                   const InspectArguments& arguments) {
   const bool colour = colour_wanted();
-  fmt::print("{} ({})\n\n", state.name, state.source);
+  fmt::print("{}\n", paragraph(fmt::format("{} ({})", state.name, state.source)));
   Table pools = sums_table("pool");
   for (const MemorySum& sum : found.pools) add_row(pools, sum);
   pools.gap();
@@ -135,7 +136,7 @@ void print_report(const MemoryState& state, const Fragmentation& found,
                   {"bytes"},
                   {"requested"},
                   {"pool", Table::Align::left},
-                  {"allocated at", Table::Align::left}});
+                  {"allocated at", Table::Align::left, true}});
     for (const LiveBlock& block : found.biggest) {
       blocks.add({{fmt::format("{:#x}", block.address)},
                   {format_bytes(block.bytes)},
@@ -145,31 +146,30 @@ void print_report(const MemoryState& state, const Fragmentation& found,
     }
     fmt::print("{}\n", blocks.text(colour));
   }
-  fmt::print(
-      "Of {} reserved, {} is free; the largest request that would succeed without new "
-      "memory is {}.\n",
-      format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
-      format_bytes(found.largest_request_bytes));
+  fmt::print("{}",
+             paragraph(fmt::format(
+                 "Of {} reserved, {} is free; the largest request that would succeed without new "
+                 "memory is {}.",
+                 format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
+                 format_bytes(found.largest_request_bytes))));
 }
 
 int run(const InspectArguments& arguments) {
   json list = json::array();
   bool first = true;
-  for (const std::string& path : arguments.dumps) {
+  const bool all_good = for_each_file(arguments.dumps, [&](const std::string& path) {
     const MemoryState state = load_state(path);
     const Fragmentation found = analyze(state, arguments.blocks);
     if (arguments.as_json) {
       list.push_back(to_json(state, found));
-      continue;
+      return;
     }
     if (!first) fmt::print("\n");
     first = false;
     print_report(state, found, arguments);
-  }
-  if (arguments.as_json) {
-    fmt::print("{}\n", (arguments.dumps.size() == 1 ? list.front() : list).dump(1));
-  }
-  return kExitOk;
+  });
+  if (arguments.as_json) fmt::print("{}\n", list.dump(1));
+  return status_of(all_good, true);
 }
 
 }  // namespace
@@ -183,13 +183,17 @@ void add_inspect(CLI::App& app, int& status) {
       "\n"
       "Examples:\n"
       "  gapless inspect snapshot.pickle\n"
-      "  gapless inspect snapshot.pickle --blocks 30 --json");
+      "  gapless inspect snapshot.pickle --blocks 30 --json\n"
+      "\n"
+      "Exit status: 0 done; 2 a wrong command line or file (the others are shown).");
   command->add_option("dump", arguments->dumps, "PyTorch snapshots or gapless dumps")->required();
   command->add_option("--blocks", arguments->blocks, "How many of the biggest live blocks to show")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number());
   command->add_option("--segments", arguments->segments, "How many segments to show")
-      ->capture_default_str();
-  command->add_flag("--json", arguments->as_json, "As JSON, with every segment");
+      ->capture_default_str()
+      ->check(whole_number());
+  command->add_flag("--json", arguments->as_json, "One JSON object per file, with every segment");
   command->callback([arguments, &status] { status = run(*arguments); });
 }
 

@@ -1,5 +1,6 @@
 #include "tools/launch.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -27,6 +28,28 @@ int execute(const std::vector<std::string>& command, const Variables& variables)
   return errno;
 }
 
+// Signals that wait until it is known what to do with them.
+class HeldSignals {
+ public:
+  HeldSignals(std::initializer_list<int> signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : signals) sigaddset(&set, signal);
+    sigprocmask(SIG_BLOCK, &set, &before_);
+  }
+  void release() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+// The program that is waited for.
+std::atomic<pid_t> running{0};
+
+extern "C" void pass_on(int signal) {
+  if (const pid_t child = running; child != 0) kill(child, signal);
+}
+
 [[noreturn]] void cannot_start(const std::string& program, int error) {
   throw InputError(program + ": cannot be run: " + std::strerror(error));
 }
@@ -35,7 +58,7 @@ int execute(const std::vector<std::string>& command, const Variables& variables)
 
 fs::path preload_library() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const char* place : {"../lib", "../lib/gapless", "lib"}) {
+  for (const char* place : {"../lib", "../lib/gapless/lib", "lib"}) {
     const fs::path path = here / place / "libgapless_preload.so";
     if (fs::exists(path)) return fs::canonical(path);
   }
@@ -51,23 +74,32 @@ std::string in_front(const std::string& path, const char* list) {
 Ended run_program(const std::vector<std::string>& command, const Variables& variables) {
   int failed[2];
   if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
+  const HeldSignals held({SIGINT, SIGTERM, SIGHUP});
   const pid_t child = fork();
   if (child == 0) {
+    held.release();
     const int error = execute(command, variables);
     (void)!write(failed[1], &error, sizeof error);
     _exit(127);
   }
+  // What the program leaves is reported: the terminal interrupts it as well, and whoever ends us
+  // means it.
+  running = child;
+  std::signal(SIGINT, SIG_IGN);
+  for (const int end : {SIGTERM, SIGHUP}) std::signal(end, pass_on);
+  held.release();
   close(failed[1]);
   int error = 0;
-  const bool not_started = read(failed[0], &error, sizeof error) == sizeof error;
+  ssize_t got = 0;
+  while ((got = read(failed[0], &error, sizeof error)) < 0 && errno == EINTR) {
+  }
   close(failed[0]);
-  // What the program leaves is reported.
-  std::signal(SIGINT, SIG_IGN);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  std::signal(SIGINT, SIG_DFL);
-  if (not_started) cannot_start(command[0], error);
+  running = 0;
+  for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
+  if (got == sizeof error) cannot_start(command[0], error);
   if (WIFSIGNALED(status)) return {child, true, WTERMSIG(status)};
   return {child, false, WEXITSTATUS(status)};
 }

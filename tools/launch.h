@@ -29,8 +29,8 @@ struct Ended {
   [[nodiscard]] int status() const { return by_signal ? 128 + code : code; }
 };
 
-/// Runs a program and waits for it. The terminal's interrupt is left to the program. Throws
-/// InputError where it cannot be started.
+/// Runs a program and waits for it. The terminal's interrupt is left to the program, and signals to
+/// end are passed on to it. Throws InputError where it cannot be started.
 Ended run_program(const std::vector<std::string>& command, const Variables& variables);
 /// The program in the place of this one; throws InputError where it cannot be started.
 [[noreturn]] void become_program(const std::vector<std::string>& command,

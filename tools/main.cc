@@ -1,12 +1,63 @@
 // gapless: replay, fit, inspect and convert GPU memory traces.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
 #include <fmt/format.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/nearest.h"
 #include "allocator/gapless.h"
 #include "tools/commands.h"
+#include "tools/help_formatter.h"
+
+namespace gapless::tools {
+namespace {
+
+// The name somebody may have meant in the place of `word`; empty where none is near.
+std::string meant(const std::string& word, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return std::string(nearest(word, known));
+}
+
+// Whether the first word names a command; said on standard error where it does not.
+bool names_a_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return true;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return true;
+  fmt::print(stderr, "gapless: there is no command \"{}\"; did you mean \"{}\"? There are {}\n",
+             argv[1], meant(argv[1], names), fmt::join(names, ", "));
+  return false;
+}
+
+// What CLI11 says of a wrong command line, and the options that may have been meant.
+void say_what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  app.exit(error);
+  for (const CLI::App* command : app.get_subcommands()) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    for (const std::string& word : command->remaining()) {
+      if (!word.starts_with("--")) continue;
+      const std::string name = word.substr(0, word.find('='));
+      fmt::print(stderr, "gapless {}: did you mean \"{}\" with \"{}\"?\n", command->get_name(),
+                 meant(name, names), name);
+    }
+  }
+}
+
+}  // namespace
+
+CLI::Validator whole_number() {
+  return {[](std::string& text) {
+            return text.starts_with('-') ? text + " is less than 0" : std::string();
+          },
+          ""};
+}
+
+}  // namespace gapless::tools
 
 int main(int argc, char** argv) {
   using namespace gapless::tools;
@@ -23,11 +74,11 @@ int main(int argc, char** argv) {
       "  gapless dryrun --gpu 16GiB -- python train.py       does it fit? no GPU needed\n"
       "\n"
       "A snapshot is what torch.cuda.memory._dump_snapshot() writes.\n"
-      "Exit status: 0 done, 2 bad input, 3 something did not fit.",
+      "Exit status: 0 done, 2 bad input, 3 something did not fit or nobody knows.",
       "gapless");
   app.set_version_flag("--version", gapless_version());
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormatter>());
   int status = kExitOk;
   add_run(app, status);
   add_replay(app, status);
@@ -37,12 +88,13 @@ int main(int argc, char** argv) {
   add_dryrun(app, status);
   add_generate(app, status);
   add_options(app, status);
+  if (!names_a_command(app, argc, argv)) return kExitBadInput;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    say_what_is_wrong(app, error);
     return kExitBadInput;
   } catch (const gapless::InputError& error) {
     std::fflush(stdout);

@@ -55,7 +55,7 @@ int run(bool as_json, bool as_markdown) {
   Table table({{"key", Align::left},
                {"type", Align::left},
                {"default", Align::left},
-               {"what it does", Align::left}});
+               {"what it does", Align::left, true}});
   for (const OptionFacts& facts : option_table()) {
     table.add({{std::string(facts.name)},
                {type_name(facts.type)},
@@ -75,8 +75,11 @@ void add_options(CLI::App& app, int& status) {
       app.add_subcommand("options",
                          "List the options of the allocator, for GAPLESS_CONF and --conf.\n"
                          "\n"
-                         "Example:\n"
-                         "  GAPLESS_CONF=limit:14GiB,page_size:4MiB my_program");
+                         "Examples:\n"
+                         "  GAPLESS_CONF=limit:14GiB,page_size:4MiB my_program\n"
+                         "  gapless options --json\n"
+                         "\n"
+                         "Exit status: 0 done; 2 a wrong command line.");
   command->add_flag("--json", *as_json, "As JSON");
   command->add_flag("--markdown", *as_markdown, "As docs/options.md");
   command->callback([as_json, as_markdown, &status] { status = run(*as_json, *as_markdown); });

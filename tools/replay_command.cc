@@ -1,4 +1,6 @@
 // gapless replay: what each allocator would reserve for a recorded run.
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/progress.h"
+#include "tools/recorded_run.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -19,7 +22,7 @@ using nlohmann::json;
 struct ReplayArguments {
   std::vector<std::string> traces;
   std::string allocators = "gapless,native,expandable";
-  int passes = 4;
+  int passes = bench::kPasses;
   std::string capacity;
   std::string profile = "a100";
   std::string settings;
@@ -35,38 +38,57 @@ json calls_by_kind(const DriverCallCounts& counts) {
   return kinds;
 }
 
-json to_json(const bench::ReplayResult& result, const ReplayArguments& arguments) {
-  json row = {{"trace", result.trace},
-              {"device", result.device},
-              {"allocator", result.allocator},
-              {"events", result.events},
-              {"operations", result.operations},
-              {"passes", arguments.passes},
-              {"profile", arguments.profile},
-              {"peak_allocated_bytes", result.peak_allocated_bytes},
-              {"peak_reserved_bytes", result.peak_reserved_bytes},
-              {"overhead_percent", result.overhead_percent()},
-              {"driver_calls", result.first_pass.total()},
-              {"driver_calls_by_kind", calls_by_kind(result.first_pass)},
-              {"last_pass_driver_calls", result.last_pass.total()},
-              {"last_pass_driver_calls_by_kind", calls_by_kind(result.last_pass)},
-              {"calls_per_1000_allocations", result.calls_per_1000_allocations},
-              {"host_syncs", result.all_passes.host_syncs()},
-              {"last_pass_host_syncs", result.last_pass.host_syncs()},
-              {"driver_ns", result.first_pass.total_ns()},
-              {"last_pass_driver_ns", result.last_pass.total_ns()},
-              {"ns_per_op", result.times.mean_ns},
-              {"ns_per_op_p50", result.times.p50_ns},
-              {"ns_per_op_p99", result.times.p99_ns},
-              {"fits", result.fits}};
+struct ReplayRow {
+  const RecordedRun& run;
+  bench::ReplayResult result;
+
+  // Whether it fits is not known where the recording does not tell what comes next.
+  [[nodiscard]] std::optional<bool> fits() const {
+    if (result.fits && run.end) return {};
+    return result.fits;
+  }
+};
+
+json to_json(const ReplayRow& row, const ReplayArguments& arguments) {
+  const bench::ReplayResult& result = row.result;
+  json object = {{"trace", result.trace},
+                 {"device", result.device},
+                 {"allocator", result.allocator},
+                 {"events", result.events},
+                 {"operations", result.operations},
+                 {"passes", arguments.passes},
+                 {"profile", arguments.profile},
+                 {"peak_allocated_bytes", result.peak_allocated_bytes},
+                 {"peak_reserved_bytes", result.peak_reserved_bytes},
+                 {"overhead_percent", nullptr},
+                 {"driver_calls", result.first_pass.total()},
+                 {"driver_calls_by_kind", calls_by_kind(result.first_pass)},
+                 {"last_pass_driver_calls", result.last_pass.total()},
+                 {"last_pass_driver_calls_by_kind", calls_by_kind(result.last_pass)},
+                 {"calls_per_1000_allocations", result.calls_per_1000_allocations},
+                 {"host_syncs", result.all_passes.host_syncs()},
+                 {"last_pass_host_syncs", result.last_pass.host_syncs()},
+                 {"driver_ns", result.first_pass.total_ns()},
+                 {"last_pass_driver_ns", result.last_pass.total_ns()},
+                 {"ns_per_op", result.times.mean_ns},
+                 {"ns_per_op_p50", result.times.p50_ns},
+                 {"ns_per_op_p99", result.times.p99_ns},
+                 {"fits", nullptr}};
+  if (const auto overhead = result.overhead_percent()) object["overhead_percent"] = *overhead;
+  if (const auto fits = row.fits()) object["fits"] = *fits;
   if (bench::is_in_torch(result.allocator)) {
-    row["driver_ns"] = row["last_pass_driver_ns"] = nullptr;  // nobody timed them
+    object["driver_ns"] = object["last_pass_driver_ns"] = nullptr;  // nobody timed them
   }
   if (!result.fits) {
-    row["failed_event"] = result.failed_event;
-    row["failed_bytes"] = result.failed_bytes;
+    object["failed_pass"] = result.failed_pass;
+    object["failed_event"] = result.failed_event;
+    object["failed_bytes"] = result.failed_bytes;
+    for (const char* field : {"ns_per_op", "ns_per_op_p50", "ns_per_op_p99"}) {
+      object[field] = nullptr;  // the last pass was never timed
+    }
   }
-  return row;
+  row.run.tell(object);
+  return object;
 }
 
 std::string kinds_text(const DriverCallCounts& counts) {
@@ -80,60 +102,100 @@ std::string kinds_text(const DriverCallCounts& counts) {
   return text;
 }
 
-void print_table(const std::vector<bench::ReplayResult>& results,
-                 const ReplayArguments& arguments) {
+void add_to(Table& table, const ReplayRow& row, bool first_of_run) {
+  const bench::ReplayResult& result = row.result;
+  const auto overhead = result.overhead_percent();
+  const auto fits = row.fits();
+  // What was counted up to a failure tells nothing of a whole pass.
+  const auto of_passes = [&](const std::string& text) { return result.fits ? text : "-"; };
+  const auto ns = [&](double value) { return of_passes(fmt::format("{:.0f}", value)); };
+  table.add({{first_of_run ? row.run.name() : ""},
+             {result.allocator},
+             {format_bytes(result.peak_allocated_bytes)},
+             {format_bytes(result.peak_reserved_bytes)},
+             {overhead ? fmt::format("{:.2f} %", *overhead) : "-", !overhead        ? Colour::none
+                                                                   : *overhead <= 1 ? Colour::good
+                                                                   : *overhead >= 5 ? Colour::bad
+                                                                                    : Colour::none},
+             {!fits   ? "not known"
+              : *fits ? "yes"
+                      : "no",
+              fits.value_or(false) ? Colour::none : Colour::bad},
+             {of_passes(with_commas(result.first_pass.total()))},
+             {of_passes(with_commas(result.last_pass.total())),
+              result.last_pass.total() == 0 ? Colour::good : Colour::none},
+             {bench::is_in_torch(result.allocator)  // whose driver calls nobody timed
+                  ? "-"
+                  : of_passes(format_ns(static_cast<double>(result.first_pass.total_ns())))},
+             {with_commas(result.all_passes.host_syncs()),
+              result.all_passes.host_syncs() == 0 ? Colour::good : Colour::bad},
+             {ns(result.times.mean_ns)},
+             {ns(result.times.p50_ns)},
+             {ns(result.times.p99_ns)}});
+}
+
+void print_table(const std::vector<ReplayRow>& rows, const ReplayArguments& arguments) {
   using Align = Table::Align;
   Table table({{"trace", Align::left},
                {"allocator", Align::left},
                {"allocated"},
                {"reserved"},
                {"overhead"},
+               {"fits", Align::left},
                {"driver calls"},
                {"last pass"},
                {"driver time"},
                {"stalls"},
                {"ns/op"},
                {"p50"},
-               {"p99"},
-               {"fits", Align::left}});
-  const bench::ReplayResult* before = nullptr;
-  for (const bench::ReplayResult& result : results) {
-    const bool same =
-        before != nullptr && before->trace == result.trace && before->device == result.device;
-    if (before != nullptr && !same) table.gap();
-    before = &result;
-    const std::string name =
-        result.device == 0 ? result.trace : fmt::format("{} gpu{}", result.trace, result.device);
-    const double overhead = result.overhead_percent();
-    table.add({{same ? "" : name},
-               {result.allocator},
-               {format_bytes(result.peak_allocated_bytes)},
-               {format_bytes(result.peak_reserved_bytes)},
-               {fmt::format("{:.2f} %", overhead), overhead <= 1   ? Colour::good
-                                                   : overhead >= 5 ? Colour::bad
-                                                                   : Colour::none},
-               {with_commas(result.first_pass.total())},
-               {with_commas(result.last_pass.total()),
-                result.last_pass.total() == 0 ? Colour::good : Colour::none},
-               {bench::is_in_torch(result.allocator)  // whose driver calls nobody timed
-                    ? "-"
-                    : format_ns(static_cast<double>(result.first_pass.total_ns()))},
-               {with_commas(result.all_passes.host_syncs()),
-                result.all_passes.host_syncs() == 0 ? Colour::good : Colour::bad},
-               {fmt::format("{:.0f}", result.times.mean_ns)},
-               {fmt::format("{:.0f}", result.times.p50_ns)},
-               {fmt::format("{:.0f}", result.times.p99_ns)},
-               {result.fits ? "yes"
-                            : fmt::format("no: {} at event {}", format_bytes(result.failed_bytes),
-                                          result.failed_event),
-                result.fits ? Colour::none : Colour::bad}});
+               {"p99"}});
+  const RecordedRun* before = nullptr;
+  for (const ReplayRow& row : rows) {
+    if (before != nullptr && before != &row.run) table.gap();
+    add_to(table, row, before != &row.run);
+    before = &row.run;
   }
-  fmt::print("{}", table.text(colour_wanted()));
+  fmt::print("{}\n", table.text(colour_wanted()));
+  before = nullptr;
+  for (const ReplayRow& row : rows) {
+    if (const std::string note = row.run.note(); before != &row.run && !note.empty()) {
+      fmt::print("{}\n", paragraph(note));
+    }
+    before = &row.run;
+    const bench::ReplayResult& result = row.result;
+    if (result.fits) continue;
+    fmt::print(
+        "{}", paragraph(fmt::format("{} with {} does not fit{}: {} asked at event {} in pass {}.\n",
+                                    row.run.name(), result.allocator,
+                                    arguments.capacity.empty() ? "" : " " + arguments.capacity,
+                                    format_bytes(result.failed_bytes),
+                                    with_commas(result.failed_event), result.failed_pass)));
+  }
   fmt::print(
-      "\nallocated, reserved: at their peaks. Driver calls: first of {} passes, then the last; "
-      "driver time: of the\nfirst pass, by the {} profile. Stalls: calls in which the host waits "
-      "for the GPU, all passes. ns/op: host\ntime per alloc or free in the last pass.\n",
-      arguments.passes, arguments.profile);
+      "{}",
+      paragraph(fmt::format(
+          "Fits: {} in a row complete. Allocated, reserved: at their peaks. Driver calls: first "
+          "pass, then the last; driver time: of the first pass, by the {} profile. Stalls: calls "
+          "in "
+          "which the host waits for the GPU, all passes. ns/op: host time per alloc or free in the "
+          "last pass.",
+          arguments.passes == 1 ? "1 pass" : fmt::format("{} passes", arguments.passes),
+          arguments.profile)));
+}
+
+void print_calls(const bench::ReplayResult& result) {
+  fmt::print(
+      "\n{}{}",
+      paragraph(fmt::format("{}, first pass: {}", result.allocator, kinds_text(result.first_pass))),
+      paragraph(fmt::format("{}, last pass: {}", result.allocator, kinds_text(result.last_pass))));
+}
+
+std::uint64_t capacity_of(const std::string& text) {
+  const std::uint64_t bytes = bytes_of(text, "--capacity");
+  if (!text.empty() && bytes < 2 * MiB) {
+    throw InputError("--capacity: " + format_bytes(bytes) + " is less than a page of 2 MiB");
+  }
+  return bytes;
 }
 
 int run(const ReplayArguments& arguments) {
@@ -141,50 +203,43 @@ int run(const ReplayArguments& arguments) {
   check_settings(arguments.settings);
   bench::ReplayOptions options;
   options.passes = arguments.passes;
-  options.capacity_bytes = bytes_of(arguments.capacity, "--capacity");
+  options.capacity_bytes = capacity_of(arguments.capacity);
   options.settings = arguments.settings;
   try {
     options.costs = simgpu::load_cost_profile(arguments.profile);
   } catch (const std::runtime_error& error) {
     throw InputError(std::string("--profile: ") + error.what());
   }
-  const std::vector<Trace> traces = load_all(arguments.traces);
-  std::vector<bench::ReplayResult> results;
+  LoadedTraces loaded = load_all(arguments.traces);
+  const std::vector<RecordedRun> runs = recorded_runs(std::move(loaded.traces));
+  std::vector<ReplayRow> rows;
   bool all_fit = true;
   {
     Progress progress;
-    const double jobs = static_cast<double>(traces.size() * allocators.size());
-    for (const Trace& trace : traces) {
-      for (const std::string& warning : trace.warnings) {
-        progress.clear();
-        fmt::print(stderr, "gapless: {}: warning: {}\n", trace.name, warning);
-      }
+    const double jobs = static_cast<double>(runs.size() * allocators.size());
+    for (const RecordedRun& run : runs) {
       for (const std::string& allocator : allocators) {
         options.progress = [&](double fraction) {
-          progress.show(fmt::format("{}  {}", trace.name, allocator),
-                        (static_cast<double>(results.size()) + fraction) / jobs);
+          progress.show(fmt::format("{}  {}", run.name(), allocator),
+                        (static_cast<double>(rows.size()) + fraction) / jobs);
         };
         options.progress(0);
-        results.push_back(bench::replay(trace, allocator, options));
-        all_fit = all_fit && results.back().fits;
+        rows.push_back({run, bench::replay(run.trace, allocator, options)});
+        all_fit = all_fit && rows.back().fits().value_or(false);
       }
     }
   }
   if (arguments.as_json) {
-    json rows = json::array();
-    for (const auto& result : results) rows.push_back(to_json(result, arguments));
-    fmt::print("{}\n", rows.dump(1));
-  } else {
-    print_table(results, arguments);
-    if (results.size() <= 3) {
-      fmt::print("\n");
-      for (const auto& result : results) {
-        fmt::print("{:<10}  first pass: {}\n{:<10}  last pass: {}\n", result.allocator,
-                   kinds_text(result.first_pass), "", kinds_text(result.last_pass));
-      }
+    json list = json::array();
+    for (const ReplayRow& row : rows) list.push_back(to_json(row, arguments));
+    fmt::print("{}\n", list.dump(1));
+  } else if (!rows.empty()) {
+    print_table(rows, arguments);
+    if (rows.size() <= 3) {
+      for (const ReplayRow& row : rows) print_calls(row.result);
     }
   }
-  return all_fit ? kExitOk : kExitNoFit;
+  return status_of(loaded.all_good, all_fit);
 }
 
 }  // namespace
@@ -200,7 +255,11 @@ void add_replay(CLI::App& app, int& status) {
       "  gapless replay run.pickle\n"
       "  gapless replay run.pickle --capacity 16GiB --allocator gapless,native\n"
       "  gapless replay *.gtrace --passes 6 --profile desktop --json\n"
-      "  gapless replay run.gtrace --allocator gapless --conf slack:0,page_size:4MiB");
+      "  gapless replay run.gtrace --allocator gapless --conf slack:0,page_size:4MiB\n"
+      "\n"
+      "Exit status: 0 all fit; 2 a wrong command line or file (the others are replayed); 3 one "
+      "did\n"
+      "not fit, or ended out of memory when it was recorded, so that nobody knows.");
   command->add_option("trace", arguments->traces, "PyTorch snapshots (.pickle) or gapless traces")
       ->required();
   command
@@ -210,7 +269,9 @@ void add_replay(CLI::App& app, int& status) {
           "(PyTorch's expandable_segments), which are models; torch-native, torch-expandable:\n"
           "those two themselves, where torch_host was built (docs/simulated-gpu.md)")
       ->capture_default_str();
-  command->add_option("-n,--passes", arguments->passes, "Play the trace so often in a row")
+  command
+      ->add_option("-n,--passes", arguments->passes,
+                   "Play the trace so often in a row; it fits where all of them complete")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
   command->add_option("-c,--capacity", arguments->capacity,

@@ -1,25 +1,62 @@
 // gapless run: a program with gapless as PyTorch's CUDA allocator.
+#include <chrono>
 #include <cstdlib>
 
+#include <nlohmann/json.hpp>
+
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/device/options.h"
 #include "tools/commands.h"
+#include "tools/inputs.h"
 #include "tools/launch.h"
 
 namespace gapless::tools {
 namespace {
 
-void check_options(const std::string& text) {
+using nlohmann::json;
+
+struct RunArguments {
+  std::string conf;
+  std::string json_file;
+  std::vector<std::string> command;
+};
+
+// What the program had as options: --conf, or GAPLESS_CONF.
+json options_in(const std::string& conf) {
   std::vector<std::string> warnings;
-  (void)parse_options(text, warnings);
-  if (!warnings.empty()) throw InputError("--conf: " + warnings.front());
+  const Options options = conf.empty() ? options_from_environment() : parse_options(conf, warnings);
+  json values = json::object();
+  for (const OptionFacts& facts : option_table()) {
+    values[std::string(facts.name)] = option_text(options, facts.name);
+  }
+  return values;
+}
+
+int run(const RunArguments& arguments) {
+  check_settings(arguments.conf);
+  const std::string library = preload_library().string();
+  Variables variables = {{"LD_PRELOAD", in_front(library, std::getenv("LD_PRELOAD"))}};
+  if (!arguments.conf.empty()) variables.emplace_back("GAPLESS_CONF", arguments.conf);
+  if (arguments.json_file.empty()) become_program(arguments.command, variables);
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run_program(arguments.command, variables);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  json report = {{"command", arguments.command},
+                 {"exit_status", ended.status()},
+                 {"signal", nullptr},
+                 {"seconds", took.count()},
+                 {"library", library},
+                 {"options", options_in(arguments.conf)}};
+  if (ended.by_signal) report["signal"] = ended.code;
+  write_file(arguments.json_file, report.dump(1) + "\n");
+  return ended.status();
 }
 
 }  // namespace
 
-void add_run(CLI::App& app, int& /*status*/) {
-  auto conf = std::make_shared<std::string>();
-  auto program = std::make_shared<std::vector<std::string>>();
+void add_run(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand(
       "run",
       "Run a program with gapless as PyTorch's CUDA allocator, in all its processes.\n"
@@ -28,17 +65,16 @@ void add_run(CLI::App& app, int& /*status*/) {
       "  gapless run -- python train.py\n"
       "  gapless run --conf limit:14GiB,spill:4GiB -- torchrun --nproc-per-node 2 train.py\n"
       "\n"
-      "Exit status: the program's own; 2 where it cannot be started.");
-  command->add_option("-c,--conf", *conf, "Options, as GAPLESS_CONF: key:value,...");
-  command->add_option("command", *program, "The program and its arguments, after --")->required();
+      "Exit status: the program's own (128 and the signal that ended it); 2 where it cannot be\n"
+      "started.");
+  command->add_option("-c,--conf", arguments->conf, "Options, as GAPLESS_CONF: key:value,...");
+  command->add_option("--json", arguments->json_file,
+                      "When the program has ended, write to this file how, after how long, and "
+                      "with which library and options it ran");
+  command->add_option("command", arguments->command, "The program and its arguments, after --")
+      ->required();
   command->positionals_at_end();
-  command->callback([conf, program] {
-    check_options(*conf);
-    Variables variables = {
-        {"LD_PRELOAD", in_front(preload_library().string(), std::getenv("LD_PRELOAD"))}};
-    if (!conf->empty()) variables.emplace_back("GAPLESS_CONF", *conf);
-    become_program(*program, variables);
-  });
+  command->callback([arguments, &status] { status = run(*arguments); });
 }
 
 }  // namespace gapless::tools

@@ -3,11 +3,24 @@
 //   allocator    reserved  overhead
 //   ----------  ---------  --------
 //   gapless     13.66 GiB     0.3 %
+//
+// Where the terminal is narrower than that, texts of columns that may wrap do, and where that is
+// not enough each row takes several lines:
+//
+//   trace             allocator
+//       allocated   reserved
+//   ----------------------------
+//   qwen-lora-varlen  gapless
+//       13.61 GiB  13.70 GiB
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
+
+#include "tools/text_width.h"
 
 namespace gapless::tools {
 
@@ -24,6 +37,7 @@ class Table {
   struct Column {
     std::string head;
     Align align = Align::right;
+    bool wraps = false;  // its texts may be broken into lines
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -32,8 +46,9 @@ class Table {
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   /// An empty line between two rows.
   void gap() { rows_.emplace_back(); }
-  /// With colours where `colour` is true.
-  [[nodiscard]] std::string text(bool colour) const;
+  /// With colours where `colour` is true; in so many columns (0: as many as it takes).
+  [[nodiscard]] std::string text(bool colour,
+                                 std::size_t columns = terminal_columns(STDOUT_FILENO)) const;
 
  private:
   std::vector<Column> columns_;

@@ -135,6 +135,7 @@ std::string to_text(const ReplayResult& result) {
               {"calls_per_1000_allocations", result.calls_per_1000_allocations},
               {"times", {result.times.mean_ns, result.times.p50_ns, result.times.p99_ns}},
               {"fits", result.fits},
+              {"failed_pass", result.failed_pass},
               {"failed_event", result.failed_event},
               {"failed_bytes", result.failed_bytes}}
       .dump();
@@ -155,6 +156,7 @@ ReplayResult from_text(const std::string& text) {
     const auto& times = row.at("times");
     result.times = {times.at(0), times.at(1), times.at(2)};
     result.fits = row.at("fits");
+    result.failed_pass = row.at("failed_pass");
     result.failed_event = row.at("failed_event");
     result.failed_bytes = row.at("failed_bytes");
   } catch (const json::exception& error) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
 #include "bench/peers/peer.h"
 #include "bench/replay/in_torch.h"
 #include "simgpu/sim_driver.h"
@@ -51,7 +52,7 @@ OperationTimes summarize(std::vector<std::uint32_t>& samples) {
 
 // Enough for any allocator here: the native one has needed up to three times the peak.
 std::uint64_t ample_bytes(std::uint64_t peak) {
-  return std::max(80 * GiB, align_up(4 * peak, GiB));
+  return std::min(std::max(80 * GiB, align_up(4 * peak, GiB)), kLargestGpuBytes);
 }
 
 class Player {
@@ -117,7 +118,8 @@ class Player {
 
 }  // namespace
 
-double ReplayResult::overhead_percent() const {
+std::optional<double> ReplayResult::overhead_percent() const {
+  if (!fits) return {};
   if (peak_allocated_bytes == 0) return 0;
   return (static_cast<double>(peak_reserved_bytes) / static_cast<double>(peak_allocated_bytes) -
           1) *
@@ -159,6 +161,7 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
           static_cast<double>(std::max<std::uint64_t>(1, allocations));
     }
     if (!result.fits) {
+      result.failed_pass = pass + 1;
       result.failed_event = player.failed_event;
       result.failed_bytes = trace.events[player.failed_event].bytes;
       break;
@@ -175,6 +178,10 @@ ReplayResult replay(const Trace& trace, const std::string& allocator,
                     const ReplayOptions& options) {
   const std::uint64_t capacity_bytes =
       options.capacity_bytes != 0 ? options.capacity_bytes : ample_bytes(peak_live_bytes(trace));
+  if (capacity_bytes > kLargestGpuBytes) {
+    throw InputError("a GPU of " + format_bytes(capacity_bytes) + ": none has more than " +
+                     format_bytes(kLargestGpuBytes) + ", and none is simulated");
+  }
   if (is_in_torch(allocator)) return replay_in_torch(trace, allocator, capacity_bytes, options);
   simgpu::SimDevice device;
   device.total_bytes = capacity_bytes;
@@ -192,30 +199,6 @@ ReplayResult replay(const Trace& trace, const std::string& allocator,
       trace, *peer, streams, [&] { return counting.counts(); }, options);
   result.allocator = allocator;
   return result;
-}
-
-std::uint64_t least_capacity_bytes(const Trace& trace, const std::string& allocator,
-                                   const ReplayOptions& options) {
-  constexpr std::uint64_t kStep = 2 * MiB;
-  ReplayOptions trial = options;
-  trial.time_operations = false;
-  trial.passes = std::max(1, options.passes);
-  const auto fits = [&](std::uint64_t steps) {
-    trial.capacity_bytes = steps * kStep;
-    return replay(trace, allocator, trial).fits;
-  };
-  // Nothing fits below what is live at once; everything fits where memory never runs out.
-  std::uint64_t low = std::max<std::uint64_t>(1, div_up(peak_live_bytes(trace), kStep));
-  if (fits(low)) return low * kStep;
-  trial.capacity_bytes = 0;
-  std::uint64_t high =
-      std::max(low + 1, div_up(replay(trace, allocator, trial).peak_reserved_bytes, kStep));
-  while (!fits(high)) high += div_up(high, 64);
-  while (low + 1 < high) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return high * kStep;
 }
 
 }  // namespace gapless::bench

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "allocator/base/bytes.h"
 #include "allocator/driver/counting_driver.h"
 #include "allocator/trace/trace.h"
 #include "bench/peers/peer.h"
@@ -17,9 +19,17 @@
 
 namespace gapless::bench {
 
+/// A recorded run *fits* where so many passes in a row complete. One is not enough to tell: what a
+/// pass leaves in the cache may be in the way of the next. From the third on hardly any differs.
+inline constexpr int kPasses = 4;
+
+/// The largest GPU that is simulated: several times the largest there is, and all that gapless
+/// serves.
+inline constexpr std::uint64_t kLargestGpuBytes = TiB;
+
 struct ReplayOptions {
-  int passes = 1;
-  /// Memory of the simulated GPU; 0: as much as any allocator could want.
+  int passes = kPasses;
+  /// Memory of the simulated GPU; 0: as much as any allocator could want, up to the largest.
   std::uint64_t capacity_bytes = 0;
   simgpu::CostProfile costs{};
   /// Options of gapless itself, "key:value,...".
@@ -53,13 +63,15 @@ struct ReplayResult {
   /// program that never repeats goes on paying once it has warmed up.
   double calls_per_1000_allocations = 0;
   OperationTimes times;
-  bool fits = true;
-  /// Where it did not fit: the event, and what it asked for.
+  bool fits = true;  // all passes completed
+  /// Where it did not fit: in which pass (from 1), at which event, and what that asked for.
+  int failed_pass = 0;
   std::uint64_t failed_event = 0;
   std::uint64_t failed_bytes = 0;
 
-  /// How much more is reserved than allocated at their peaks, in percent.
-  [[nodiscard]] double overhead_percent() const;
+  /// How much more is reserved than allocated at their peaks, in percent. Nothing where it did not
+  /// complete: what it would have come to is not known.
+  [[nodiscard]] std::optional<double> overhead_percent() const;
 };
 
 /// Through an allocator of the caller's; `streams` are what the trace's streams are to it, `counts`
@@ -70,11 +82,8 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
                             const ReplayOptions& options);
 
 /// Through the allocator of that name (peers/peer.h), on a simulated GPU. Throws
-/// std::invalid_argument for an unknown one, and InputError where torch-* cannot be had.
+/// std::invalid_argument for an unknown one, and InputError where torch-* cannot be had or the GPU
+/// is to be larger than the largest.
 ReplayResult replay(const Trace& trace, const std::string& allocator, const ReplayOptions& options);
-
-/// The least capacity, in steps of 2 MiB, at which one pass completes.
-std::uint64_t least_capacity_bytes(const Trace& trace, const std::string& allocator,
-                                   const ReplayOptions& options);
 
 }  // namespace gapless::bench

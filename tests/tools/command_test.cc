@@ -1,18 +1,26 @@
 // The gapless command as a user runs it: what it prints, and what it returns.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
+#include "allocator/base/bytes.h"
+#include "allocator/trace/compact_format.h"
+#include "tests/support/recording.h"
 #include "tests/support/scratch_folder.h"
 
 namespace {
 
+using gapless::GiB;
+using gapless::MiB;
+using gapless::testing::Recording;
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -22,9 +30,12 @@ struct Output {
   std::string text;  // standard output and error together
 };
 
-Output run(const std::string& arguments) {
+// In a terminal of so many columns; 0: in none.
+Output run(const std::string& arguments, int columns = 0, const char* errors = "2>&1") {
   Output output;
-  FILE* pipe = popen((std::string(GAPLESS_COMMAND) + " " + arguments + " 2>&1").c_str(), "r");
+  const std::string terminal =
+      columns == 0 ? "env -u COLUMNS " : "env COLUMNS=" + std::to_string(columns) + " ";
+  FILE* pipe = popen((terminal + GAPLESS_COMMAND + " " + arguments + " " + errors).c_str(), "r");
   std::array<char, 4096> buffer{};
   while (const std::size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
     output.text.append(buffer.data(), got);
@@ -34,14 +45,30 @@ Output run(const std::string& arguments) {
   return output;
 }
 
+// Without what it says on standard error.
+Output answer(const std::string& arguments) { return run(arguments, 0, "2>/dev/null"); }
+
+// Paragraphs as one line.
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
 const std::string kTiny = GAPLESS_TRACES "/tiny.gtrace";
 const std::string kSmall = GAPLESS_TRACES "/lm-small-train.gtrace";
+const std::string kVarlen = GAPLESS_TRACES "/qwen-lora-varlen.gtrace";
+
+const std::vector<std::string> kCommands = {"run",     "replay", "fit",      "inspect",
+                                            "convert", "dryrun", "generate", "options"};
 
 class Command : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& bytes) {
     std::ofstream(folder.file(name), std::ios::binary) << bytes;
     return folder.file(name);
+  }
+  std::string write(const Recording& run) {
+    return write(run.trace().name + ".gtrace", gapless::write_compact({run.trace()}));
   }
   gapless::ScratchFolder folder;
 };
@@ -50,18 +77,24 @@ TEST_F(Command, HelpHasExamplesForEveryCommand) {
   const Output help = run("--help");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.text, HasSubstr("Examples:"));
-  for (const std::string command : {"replay", "fit", "inspect", "convert", "generate", "options"}) {
-    EXPECT_THAT(help.text, HasSubstr(command));
+  for (const std::string& command : kCommands) {
+    EXPECT_THAT(help.text, HasSubstr("\n  " + command + "  "));
     const Output own = run(command + " --help");
     EXPECT_EQ(own.status, 0);
     EXPECT_THAT(own.text, HasSubstr("Example"));
+    EXPECT_THAT(own.text, HasSubstr("Exit status: "));
   }
   EXPECT_EQ(run("--version").status, 0);
 }
 
 TEST_F(Command, WrongUseIsTwo) {
   EXPECT_EQ(run("").status, 2);
-  EXPECT_EQ(run("replya x").status, 2);
+  const Output command = run("replya x");
+  EXPECT_EQ(command.status, 2);
+  EXPECT_THAT(command.text, HasSubstr("no command \"replya\"; did you mean \"replay\"?"));
+  const Output option = run("replay --capcity=16GiB " + kTiny);
+  EXPECT_EQ(option.status, 2);
+  EXPECT_THAT(option.text, HasSubstr("did you mean \"--capacity\""));
   EXPECT_EQ(run("replay").status, 2);
   EXPECT_EQ(run("replay --passes 0 " + kTiny).status, 2);
   const Output allocator = run("replay --allocator gapless,jemalloc " + kTiny);
@@ -78,6 +111,36 @@ TEST_F(Command, WrongUseIsTwo) {
   EXPECT_THAT(settings.text, HasSubstr("\"slack\""));
 }
 
+TEST_F(Command, CountsAreNotNegative) {
+  for (const std::string words :
+       {"inspect --blocks -1 " GAPLESS_SNAPSHOT, "inspect --segments -3 " GAPLESS_SNAPSHOT,
+        "generate moe --steps 1 --seed -1 -o /dev/null", "generate moe --steps -1 -o /dev/null",
+        "generate varlen --steps 1 --batch -1 -o /dev/null"}) {
+    EXPECT_EQ(run(words).status, 2) << words;
+  }
+  EXPECT_EQ(run("replay --passes -1 " + kTiny).status, 2);
+  EXPECT_EQ(run("fit --passes -1 " + kTiny).status, 2);
+}
+
+TEST_F(Command, ASizeWithoutAUnitIsAskedBack) {
+  const Output capacity = run("replay --capacity 16 " + kTiny);
+  EXPECT_EQ(capacity.status, 2);
+  EXPECT_THAT(capacity.text, HasSubstr("--capacity: \"16\": that is 16 bytes; 16GiB?"));
+  const Output settings = run("replay --conf limit:16 " + kTiny);
+  EXPECT_EQ(settings.status, 2);
+  EXPECT_THAT(settings.text, HasSubstr("option limit: \"16\": that is 16 bytes; 16GiB?"));
+  const Output variable = run("dryrun --gpu 16 -- true");
+  EXPECT_EQ(variable.status, 2);
+  EXPECT_THAT(variable.text, HasSubstr("--gpu: \"16\": that is 16 bytes; 16GiB?"));
+  // Meant so, but no GPU.
+  for (const std::string bytes : {"16B", "0", "1MiB"}) {
+    const Output small = run("replay --capacity " + bytes + " " + kTiny);
+    EXPECT_EQ(small.status, 2);
+    EXPECT_THAT(small.text, HasSubstr("less than a page of 2 MiB"));
+  }
+  EXPECT_EQ(run("replay --allocator native --capacity 3781165056 " + kTiny).status, 0);
+}
+
 TEST_F(Command, BadFilesAreNamedWithPlaceAndCause) {
   const Output absent = run("replay " + folder.file("absent.pickle"));
   EXPECT_EQ(absent.status, 2);
@@ -92,10 +155,167 @@ TEST_F(Command, BadFilesAreNamedWithPlaceAndCause) {
   EXPECT_FALSE(std::filesystem::exists(folder.file("code.gtrace")));
   const std::string text = write("notes.txt", "hello");
   EXPECT_EQ(run("inspect " + text).status, 2);
-  // One bad file among good ones stops before any work, and loses nothing.
-  const Output both = run("replay " + kTiny + " " + text);
-  EXPECT_EQ(both.status, 2);
-  EXPECT_THAT(both.text, Not(HasSubstr("gapless  ")));
+}
+
+TEST_F(Command, OneBadFileStopsNoOther) {
+  const std::string text = write("notes.txt", "hello");
+  for (const std::string command : {"replay", "fit"}) {
+    const Output both = answer(command + " --json " + text + " " + kTiny);
+    EXPECT_EQ(both.status, 2) << command;
+    EXPECT_EQ(json::parse(both.text).size(), 3U) << command;
+    EXPECT_THAT(run(command + " " + text + " " + kTiny).text, HasSubstr("notes.txt: byte 0"));
+  }
+  const Output inspect = answer("inspect --json " + text + " " GAPLESS_SNAPSHOT);
+  EXPECT_EQ(inspect.status, 2);
+  EXPECT_EQ(json::parse(inspect.text).size(), 1U);
+  const std::string snapshot = folder.file("run.pickle");
+  std::filesystem::copy_file(GAPLESS_SNAPSHOT, snapshot);
+  const Output convert = answer("convert --json " + text + " " + snapshot);
+  EXPECT_EQ(convert.status, 2);
+  EXPECT_EQ(json::parse(convert.text).size(), 1U);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("run.gtrace")));
+}
+
+TEST_F(Command, ATruncatedSnapshotIsCalledThat) {
+  std::ifstream file(GAPLESS_SNAPSHOT, std::ios::binary);
+  std::string bytes(3000, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const Output cut = run("inspect " + write("cut.pickle", bytes));
+  EXPECT_EQ(cut.status, 2);
+  EXPECT_THAT(cut.text, HasSubstr("cut.pickle: byte 2: the file is cut off"));
+  EXPECT_THAT(run("inspect " + write("empty.pickle", "")).text,
+              HasSubstr("empty.pickle: is empty"));
+}
+
+// --- what fits ----------------------------------------------------------------------------------
+
+TEST_F(Command, ARunThatEndedOutOfMemoryNeedsMoreThanItHad) {
+  Recording dies("dies");
+  dies.alloc(512 * MiB);
+  const auto freed = dies.alloc(512 * MiB);
+  dies.oom(GiB).free(freed);
+  const std::string trace = write(dies);
+  for (const std::string command : {"fit", "replay"}) {
+    const Output told = run(command + " " + trace);
+    EXPECT_EQ(told.status, 3) << command;
+    EXPECT_THAT(in_one_line(told.text), HasSubstr("this run ended out of memory"));
+    EXPECT_THAT(in_one_line(told.text), HasSubstr("at least 2.00 GiB"));
+    EXPECT_THAT(in_one_line(told.text), HasSubstr("not known"));
+    const Output rows = run(command + " --json " + trace);
+    EXPECT_EQ(rows.status, 3);
+    for (const json& row : json::parse(rows.text)) {
+      EXPECT_EQ(row["ended_out_of_memory"], true);
+      EXPECT_GE(row["at_least_bytes"], 2 * GiB);
+      EXPECT_EQ(row["peak_allocated_bytes"], 2 * GiB);
+      EXPECT_EQ(row["failed_requests"].size(), 1U);
+      EXPECT_EQ(row["failed_requests"][0]["asked_bytes"], GiB);
+      EXPECT_EQ(row["failed_requests"][0]["live_bytes"], GiB);
+      EXPECT_TRUE(row[command == "fit" ? "min_capacity_bytes" : "fits"].is_null());
+    }
+  }
+  // With as much as it had the request fails again.
+  const Output rows = run("replay --json --capacity 1536MiB " + trace);
+  EXPECT_EQ(rows.status, 3);
+  for (const json& row : json::parse(rows.text)) {
+    EXPECT_EQ(row["fits"], false);
+    EXPECT_EQ(row["failed_bytes"], GiB);
+  }
+}
+
+TEST_F(Command, ARunThatWentOnWithoutIsReplayedAsItWas) {
+  Recording catches("catches");
+  catches.alloc(512 * MiB);
+  catches.oom(GiB);
+  catches.alloc(256 * MiB);
+  const std::string trace = write(catches);
+  for (const std::string command : {"fit", "replay"}) {
+    const Output told = run(command + " " + trace);
+    EXPECT_EQ(told.status, 0) << command;
+    EXPECT_THAT(in_one_line(told.text),
+                HasSubstr("did not get its memory, and the program went on"));
+    EXPECT_THAT(in_one_line(told.text), HasSubstr("1.00 GiB at event 1, with 512.00 MiB live"));
+    EXPECT_THAT(in_one_line(told.text),
+                HasSubstr("with that request served it needs at least 1.50 GiB"));
+    for (const json& row : json::parse(run(command + " --json " + trace).text)) {
+      EXPECT_EQ(row["ended_out_of_memory"], false);
+      EXPECT_EQ(row["peak_allocated_bytes"], 768 * MiB);
+      EXPECT_EQ(row["failed_requests"][0]["needs_bytes"], GiB + 512 * MiB);
+    }
+  }
+}
+
+// A program may ask for more than there is anywhere.
+TEST_F(Command, ARequestBeyondAnyGpuIsTold) {
+  Recording absurd("absurd");
+  absurd.alloc(64 * MiB);
+  absurd.oom(std::uint64_t{1} << 60);
+  const std::string trace = write(absurd);
+  for (const std::string command : {"fit", "replay"}) {
+    const Output told = run(command + " " + trace);
+    EXPECT_EQ(told.status, 3) << command;
+    EXPECT_THAT(in_one_line(told.text), HasSubstr("more than any GPU has"));
+  }
+}
+
+TEST_F(Command, FitAndReplayMeanTheSame) {
+  const Output fit = run("fit --json --allocator native " + kVarlen);
+  ASSERT_EQ(fit.status, 0) << fit.text;
+  const auto least = json::parse(fit.text)[0]["min_capacity_bytes"].get<std::uint64_t>();
+  const auto at = [](std::uint64_t bytes) {
+    return run("replay --allocator native --capacity " + std::to_string(bytes) + " " + kVarlen);
+  };
+  EXPECT_EQ(at(least).status, 0);
+  EXPECT_THAT(at(least).text, HasSubstr("Fits: 4 passes in a row complete"));
+  EXPECT_EQ(at(least - 2 * MiB).status, 3);
+  EXPECT_THAT(run("fit " + kTiny).text, HasSubstr("4 passes in a row complete"));
+}
+
+TEST_F(Command, WhatDidNotCompleteHasNoOverhead) {
+  const Output output = run("replay --capacity 3300MiB --allocator native " + kTiny);
+  EXPECT_EQ(output.status, 3);
+  EXPECT_THAT(output.text, HasSubstr("tiny with native does not fit 3300MiB"));
+  EXPECT_THAT(output.text, Not(HasSubstr("-0")));
+  const json row =
+      json::parse(run("replay --json --capacity 3300MiB --allocator native " + kTiny).text)[0];
+  EXPECT_TRUE(row["overhead_percent"].is_null());
+  EXPECT_TRUE(row["ns_per_op"].is_null());
+  EXPECT_EQ(row["failed_pass"], 1);
+}
+
+// --- tables -------------------------------------------------------------------------------------
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST_F(Command, TablesFitTheTerminal) {
+  const std::string name(70, 'x');
+  std::filesystem::copy_file(GAPLESS_SNAPSHOT, folder.file(name + ".pickle"));
+  for (const std::string words : {"replay --capacity 3300MiB ", "fit ", "inspect "}) {
+    for (const int columns : {80, 100, 40}) {
+      const Output output = run(words + folder.file(name + ".pickle"), columns);
+      EXPECT_LE(widest_line(output.text), static_cast<std::size_t>(columns))
+          << words << columns << "\n"
+          << output.text;
+    }
+  }
+  EXPECT_LE(widest_line(run("options", 80).text), 80U);
+  for (const std::string& command : kCommands) {
+    EXPECT_LE(widest_line(run(command + " --help", 80).text), 80U) << command;
+  }
+}
+
+TEST_F(Command, TablesAreOneLineARowWhereNothingLimitsThem) {
+  const std::string text = run("replay " + kTiny).text;
+  std::istringstream lines(text);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" GiB") != std::string::npos && line.find(" yes ") != std::string::npos) ++rows;
+  }
+  EXPECT_EQ(rows, 3);
 }
 
 TEST_F(Command, ReplayPrintsATable) {
@@ -159,10 +379,9 @@ TEST_F(Command, FitFindsTheLeastCapacity) {
   EXPECT_GE(least, rows[0]["peak_allocated_bytes"]);
   EXPECT_LT(least, rows[1]["min_capacity_bytes"]);
   const std::string at = std::to_string(least);
-  EXPECT_EQ(run("replay --allocator gapless --passes 1 --capacity " + at + " " + kTiny).status, 0);
-  const std::string below = std::to_string(least - (2 << 20));
-  EXPECT_EQ(run("replay --allocator gapless --passes 1 --capacity " + below + " " + kTiny).status,
-            3);
+  EXPECT_EQ(run("replay --allocator gapless --capacity " + at + " " + kTiny).status, 0);
+  const std::string below = std::to_string(least - 2 * MiB);
+  EXPECT_EQ(run("replay --allocator gapless --capacity " + below + " " + kTiny).status, 3);
 }
 
 TEST_F(Command, GenerateConvertAndReplayWorkTogether) {
@@ -175,7 +394,49 @@ TEST_F(Command, GenerateConvertAndReplayWorkTogether) {
   ASSERT_EQ(output.status, 0) << output.text;
   EXPECT_EQ(json::parse(output.text)[0]["trace"], "moe");
   EXPECT_EQ(run("generate dreams").status, 2);
+  const json generated = json::parse(run("generate moe --steps 3 --json -o " + made).text);
+  EXPECT_EQ(generated["output"], made);
+  EXPECT_EQ(generated["peak_allocated_bytes"], json::parse(output.text)[0]["peak_allocated_bytes"]);
+  EXPECT_EQ(generated["output_bytes"], std::filesystem::file_size(made));
+  const json converted = json::parse(run("convert --json " + made + " -o " + again).text);
+  EXPECT_EQ(converted[0]["input"], made);
+  EXPECT_EQ(converted[0]["output"], again);
+  EXPECT_EQ(converted[0]["events"], generated["events"]);
   EXPECT_EQ(run("generate moe --batch 16 -o " + made).status, 2);
+}
+
+TEST_F(Command, ConvertLosesNoFileOfTheSameName) {
+  for (const std::string place : {"a", "b", "out"}) {
+    std::filesystem::create_directory(folder.file(place));
+  }
+  for (const std::string place : {"a", "b"}) {
+    std::filesystem::copy_file(GAPLESS_SNAPSHOT, folder.file(place + "/run.pickle"));
+  }
+  const Output output = run("convert " + folder.file("a/run.pickle") + " " +
+                            folder.file("b/run.pickle") + " -o " + folder.file("out"));
+  EXPECT_EQ(output.status, 2);
+  EXPECT_THAT(output.text, HasSubstr("b/run.pickle: would overwrite"));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("out/run.gtrace")));
+}
+
+TEST_F(Command, RunTellsHowItEnded) {
+  const std::string file = folder.file("run.json");
+  const auto report = [&] {
+    std::ifstream text(file);
+    return json::parse(text);
+  };
+  EXPECT_EQ(run("run --conf slack:0 --json " + file + " -- sh -c 'exit 7'").status, 7);
+  EXPECT_EQ(report()["exit_status"], 7);
+  EXPECT_EQ(report()["command"], json({"sh", "-c", "exit 7"}));
+  EXPECT_EQ(report()["options"]["slack"], "0");
+  EXPECT_EQ(report()["options"]["page_size"], "2MiB");
+  EXPECT_THAT(report()["library"].get<std::string>(), HasSubstr("libgapless_preload.so"));
+  EXPECT_EQ(run("run --json " + file + " -- sh -c 'kill -9 $$'").status, 137);
+  EXPECT_EQ(report()["exit_status"], 137);
+  EXPECT_EQ(report()["signal"], 9);
+  // Whoever ends it ends the program.
+  EXPECT_EQ(run("run --json " + file + " -- sh -c 'kill -15 $PPID; exec sleep 60'").status, 143);
+  EXPECT_EQ(report()["exit_status"], 143);
 }
 
 TEST_F(Command, GenerateMakesAProgramLarger) {
@@ -192,7 +453,9 @@ TEST_F(Command, InspectExplainsASnapshot) {
   const Output output = run("inspect " GAPLESS_SNAPSHOT);
   EXPECT_EQ(output.status, 0) << output.text;
   EXPECT_THAT(output.text, HasSubstr("largest request that would succeed"));
-  const json found = json::parse(run("inspect --json --blocks 3 " GAPLESS_SNAPSHOT).text);
+  const json list = json::parse(run("inspect --json --blocks 3 " GAPLESS_SNAPSHOT).text);
+  ASSERT_EQ(list.size(), 1U);  // one object per file, be it one
+  const json& found = list[0];
   EXPECT_EQ(found["total"]["reserved_bytes"], 3781165056U);
   EXPECT_EQ(found["biggest_blocks"].size(), 3U);
   std::uint64_t holes = 0;
