@@ -20,7 +20,7 @@ build:
 	@$(SETUP)
 	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) $(FRESH) >/dev/null
 	@echo "building (a minute or two, the first time)"
-	@cmake --build --preset release --target gapless_command gapless simgpu_front -- --quiet
+	@cmake --build --preset release --target gapless_command gapless gapless_preload gapless_cuda simgpu_front -- --quiet
 
 demo: build
 	@tools/setup/demo.sh

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 fs::path front_folder() {
   if (const char* folder = std::getenv("GAPLESS_SIMGPU"); folder != nullptr) return folder;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const char* place : {"../lib/simgpu", "../lib/gapless/simgpu"}) {
+  for (const char* place : {"../lib/simgpu", "../lib/gapless/lib/simgpu"}) {
     if (fs::exists(here / place / "libsimgpu.so")) return fs::canonical(here / place);
   }
   throw InputError("the simulated GPU's libraries are not beside " + here.string() +

@@ -2,17 +2,23 @@
 # sources of which the adapter for a version of torch is built on first use.
 #
 #   gapless/bin/gapless                gapless/lib/libgapless*.so, simgpu/     gapless/src/allocator, torch_plugin
-install(TARGETS gapless_command COMPONENT wheel RUNTIME DESTINATION gapless/bin)
-install(TARGETS gapless gapless_preload gapless_cuda gapless_core gapless_trace
-  COMPONENT wheel LIBRARY DESTINATION gapless/lib ARCHIVE DESTINATION gapless/lib
-  PUBLIC_HEADER DESTINATION gapless/include)
-if(TARGET simgpu_front)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/simgpu DESTINATION gapless/lib COMPONENT wheel
-    USE_SOURCE_PERMISSIONS PATTERN "__pycache__" EXCLUDE)
-endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/allocator DESTINATION gapless/src COMPONENT wheel
-  FILES_MATCHING PATTERN "*.h" PATTERN "c_api*.cc")
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/torch_plugin/adapter ${PROJECT_SOURCE_DIR}/torch_plugin/preload
-  DESTINATION gapless/src/torch_plugin COMPONENT wheel FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
-install(FILES ${PROJECT_SOURCE_DIR}/torch_plugin/exports.map
-  DESTINATION gapless/src/torch_plugin COMPONENT wheel)
+
+# All of it but the command, in the folder `to`; what follows stands in every rule.
+function(install_package to)
+  install(TARGETS gapless gapless_preload gapless_cuda gapless_core gapless_trace ${ARGN}
+    LIBRARY DESTINATION ${to}/lib ARCHIVE DESTINATION ${to}/lib)
+  install(FILES ${PROJECT_SOURCE_DIR}/allocator/gapless.h DESTINATION ${to}/include ${ARGN})
+  if(TARGET simgpu_front)
+    install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/simgpu DESTINATION ${to}/lib ${ARGN}
+      USE_SOURCE_PERMISSIONS PATTERN "__pycache__" EXCLUDE)
+  endif()
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/allocator DESTINATION ${to}/src ${ARGN}
+    FILES_MATCHING PATTERN "*.h" PATTERN "c_api*.cc")
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/torch_plugin/adapter ${PROJECT_SOURCE_DIR}/torch_plugin/preload
+    DESTINATION ${to}/src/torch_plugin ${ARGN} FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
+  install(FILES ${PROJECT_SOURCE_DIR}/torch_plugin/exports.map DESTINATION ${to}/src/torch_plugin ${ARGN})
+endfunction()
+
+# pip asks for this component, and nobody else is to get it.
+install(TARGETS gapless_command COMPONENT wheel EXCLUDE_FROM_ALL RUNTIME DESTINATION gapless/bin)
+install_package(gapless COMPONENT wheel EXCLUDE_FROM_ALL)
