@@ -8,6 +8,7 @@
 #include "allocator/trace/load.h"
 #include "bench/replay/synthetic.h"
 #include "tools/commands.h"
+#include "tools/progress.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -21,10 +22,14 @@ struct GenerateArguments {
 };
 
 int run(const GenerateArguments& arguments) {
+  Progress progress;  // 10,000 steps of varlen take half a minute, most of it to write them
+  progress.show("making " + arguments.kind, 0);
   const Trace trace = bench::synthetic_trace(arguments.kind, arguments.options);
   const std::string output =
       arguments.output.empty() ? arguments.kind + ".gtrace" : arguments.output;
+  progress.show("writing " + output, 0.2);
   const std::string bytes = write_compact({trace});
+  progress.clear();
   write_file(output, bytes);
   if (arguments.as_json) {
     const nlohmann::json made = {{"output", output},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class Peer {
   virtual void record_stream(DeviceAddress address, StreamHandle stream) = 0;
   [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
   [[nodiscard]] virtual std::uint64_t peak_reserved_bytes() const = 0;
+  /// While nothing is live: a digest of everything that decides what it does from here on. Two
+  /// equal ones, and the same requests end alike. Nothing where it remembers more than can be told.
+  [[nodiscard]] virtual std::optional<std::uint64_t> idle_state() const { return {}; }
 };
 
 /// "gapless", "native", "expandable": gapless and the models of PyTorch's two allocators.

@@ -90,6 +90,29 @@ TorchModel::Pool& TorchModel::pool_for(std::uint64_t bytes, std::uint8_t id) {
   return *pool;
 }
 
+std::optional<std::uint64_t> TorchModel::idle_state() const {
+  if (!live_.empty()) return {};
+  for (const auto& [stream, queue] : pending_) {
+    if (!queue.empty()) return {};
+  }
+  std::uint64_t digest = 14695981039346656037U;  // FNV-1a, by words
+  const auto add = [&](std::uint64_t word) { digest = (digest ^ word) * 1099511628211U; };
+  for (const auto& [id, pool] : pools_) {
+    add(id.first * 2U + (id.second ? 1 : 0));
+    const auto add_all = [&](const auto& blocks) {
+      for (const Block* block : blocks) {
+        add(block->address);
+        add(block->bytes);
+        add(block->stream);
+        add(block->mapped ? 1 : 0);
+      }
+    };
+    add_all(pool->free);
+    add_all(pool->unmapped);
+  }
+  return digest;
+}
+
 // --- requests ----------------------------------------------------------------------------------
 
 DeviceAddress TorchModel::alloc(std::uint64_t requested, StreamHandle stream, std::uint8_t id) {

@@ -33,6 +33,8 @@ class TorchModel final : public Peer {
   void record_stream(DeviceAddress address, StreamHandle stream) override;
   [[nodiscard]] std::uint64_t reserved_bytes() const override { return reserved_; }
   [[nodiscard]] std::uint64_t peak_reserved_bytes() const override { return peak_reserved_; }
+  /// Of its blocks: all are free then, and joined as far as they can be.
+  [[nodiscard]] std::optional<std::uint64_t> idle_state() const override;
 
  private:
   struct Range;  // an expandable segment

@@ -19,6 +19,7 @@ class Trials {
   Trials(const Trace& trace, const std::string& allocator, const ReplayOptions& options)
       : trace_(trace), allocator_(allocator), options_(options) {
     options_.time_operations = false;
+    options_.stop_when_steady = true;
   }
 
   // What is reserved where memory never runs out.
@@ -76,18 +77,16 @@ std::uint64_t bisect(Trials& trials, std::uint64_t fails, std::uint64_t complete
   return completes;
 }
 
-// What to try between two capacities, from the largest down: twice in every doubling of the
-// distance, closely up to 4 % more, the next whole GiB, and what cards have.
+// What to try between two capacities, from the largest down: the next ones, closely up to 4 % more,
+// from there twice as far each time; the next whole GiB; what cards have.
 std::vector<std::uint64_t> between(std::uint64_t least, std::uint64_t ample) {
   constexpr std::uint64_t kGiB = GiB / kStep;
   constexpr std::uint64_t kWhole = 4;
   constexpr std::uint64_t kClose = 16;
-  std::vector<std::uint64_t> tries;
-  for (std::uint64_t far = 1; least + far < ample; far *= 2) {
-    tries.push_back(least + far);
-    tries.push_back(least + far + far / 2);
-  }
+  std::vector<std::uint64_t> tries = {least + 1, least + 2, least + 4, least + 8};
   for (std::uint64_t i = 1; i <= kClose; ++i) tries.push_back(least + least * i / (25 * kClose));
+  for (std::uint64_t far = div_up(least, 12); least + far < ample; far *= 2)
+    tries.push_back(least + far);
   for (std::uint64_t i = 1; i <= kWhole; ++i) tries.push_back((least / kGiB + i) * kGiB);
   for (const std::string& name : simgpu::gpu_profile_names()) {
     tries.push_back(simgpu::parse_gpus(name).front().total_bytes / kStep);

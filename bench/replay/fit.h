@@ -20,8 +20,8 @@ struct Fit {
   /// The run completes with this, does not with 2 MiB less, and does with every larger capacity
   /// that was tried.
   std::uint64_t least_bytes = 0;
-  /// So many larger ones were: those next to it, ever farther ones up to the memory it takes where
-  /// there is plenty, whole GiB, and what cards have.
+  /// So many larger ones were: those next to it, some closely up to 4 % more, ever farther ones up
+  /// to what it takes where there is plenty, the next whole GiB, and what cards have.
   std::uint64_t tried_above = 0;
   /// The least with which it was seen to complete; less than the above where some between fail.
   std::uint64_t lowest_bytes = 0;

@@ -139,6 +139,7 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
   Player player(trace, peer, streams);
   const DriverCallCounts start = counts();
   std::vector<std::uint32_t> samples;
+  std::optional<std::uint64_t> before_pass;
   for (int pass = 0; pass < options.passes; ++pass) {
     const bool last = pass + 1 == options.passes;
     const DriverCallCounts before = counts();
@@ -166,6 +167,9 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
       result.failed_bytes = trace.events[player.failed_event].bytes;
       break;
     }
+    const auto state = options.stop_when_steady ? peer.idle_state() : std::nullopt;
+    if (state && state == before_pass) break;
+    before_pass = state;
   }
   result.all_passes = counts().since(start);
   result.times = summarize(samples);

@@ -20,7 +20,7 @@
 namespace gapless::bench {
 
 /// A recorded run *fits* where so many passes in a row complete. One is not enough to tell: what a
-/// pass leaves in the cache may be in the way of the next. From the third on hardly any differs.
+/// pass leaves in the cache may be in the way of the next (docs/measurements.md, "What fits").
 inline constexpr int kPasses = 4;
 
 /// The largest GPU that is simulated: several times the largest there is, and all that gapless
@@ -36,6 +36,8 @@ struct ReplayOptions {
   std::string settings;
   /// Measure the host time of every operation of the last pass.
   bool time_operations = true;
+  /// Leave out passes that are known to go as the one before, which only matter to what is counted.
+  bool stop_when_steady = false;
   /// Called now and then with the fraction done, 0 to 1.
   std::function<void(double)> progress;
 };

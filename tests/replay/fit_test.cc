@@ -39,6 +39,20 @@ TEST_P(EveryAllocator, SaysWhatAReplayShows) {
   }
 }
 
+TEST_P(EveryAllocator, LeavesOutOnlyPassesThatGoAsTheOneBefore) {
+  const Trace trace = trace_of(GAPLESS_TEST_TRACES "/gan.gtrace");
+  const std::uint64_t live = align_up(peak_live_bytes(trace), 2 * MiB);
+  for (std::uint64_t capacity = live; capacity < live + 300 * MiB; capacity += 14 * MiB) {
+    ReplayOptions options{.passes = 6, .capacity_bytes = capacity, .time_operations = false};
+    const ReplayResult all = replay(trace, GetParam(), options);
+    options.stop_when_steady = true;
+    const ReplayResult some = replay(trace, GetParam(), options);
+    EXPECT_EQ(some.fits, all.fits) << capacity / MiB;
+    EXPECT_EQ(some.failed_pass, all.failed_pass) << capacity / MiB;
+    EXPECT_EQ(some.peak_reserved_bytes, all.peak_reserved_bytes) << capacity / MiB;
+  }
+}
+
 TEST_P(EveryAllocator, NeedsAllThatIsLiveAtOnce) {
   Recording run("three");
   run.alloc(64 * MiB);
