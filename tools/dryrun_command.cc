@@ -17,12 +17,12 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
 #include "tools/dryrun_rows.h"
+#include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
 #include "tools/table.h"
@@ -130,9 +130,7 @@ void check(const DryrunArguments& arguments) {
   } catch (const std::invalid_argument& error) {
     throw InputError(std::string("--gpu: ") + error.what());
   }
-  if (!arguments.context.empty() && !parse_bytes(arguments.context)) {
-    throw InputError("--context: \"" + arguments.context + "\" is no size");
-  }
+  (void)bytes_of(arguments.context, "--context");
   check_writable(arguments.json_file, "--json");
   check_writable(arguments.record, "--record");
 }

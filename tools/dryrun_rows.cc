@@ -9,6 +9,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/driver/call.h"
 #include "tools/table.h"
+#include "tools/text_width.h"
 
 namespace gapless::tools {
 namespace {
@@ -272,7 +273,12 @@ std::string text_of_rows(const json& rows, bool colour) {
                {count_text(row["steps"])},
                {row["verdict"].get<std::string>(), verdict}});
   }
-  std::string text = table.text(colour);
+  const std::size_t columns = terminal_columns(STDERR_FILENO);
+  std::string text = table.text(colour, columns);
+  const auto add = [&](const std::string& note) {
+    const std::size_t most = columns == 0 ? note.size() : columns;
+    for (const std::string& line : lines_of(note, most)) text += line + "\n";
+  };
   std::set<std::string> allocators;
   std::set<std::string> unknown;
   for (const json& row : rows) {
@@ -285,13 +291,13 @@ std::string text_of_rows(const json& rows, bool colour) {
     const std::string who =
         name_of_process(row) +
         (allocators.size() > 1 ? " with " + row["allocator"].get<std::string>() : "");
-    const std::string note = fmt::format("{}: {}: {}\n", who, row["verdict"].get<std::string>(),
+    const std::string note = fmt::format("{}: {}: {}", who, row["verdict"].get<std::string>(),
                                          row["reason"].get<std::string>());
-    if (said.insert(note).second) text += note;
+    if (said.insert(note).second) add(note);
   }
   if (!unknown.empty()) {
-    text += fmt::format("peaks are lower bounds: workspaces of {} are not counted\n",
-                        fmt::join(unknown, ", "));
+    add(fmt::format("peaks are lower bounds: workspaces of {} are not counted",
+                    fmt::join(unknown, ", ")));
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "allocator/base/error.h"
@@ -18,7 +19,8 @@ using nlohmann::json;
 
 struct RunArguments {
   std::string conf;
-  std::string json_file;
+  bool as_json = false;
+  std::string json_file;  // empty: standard output
   std::vector<std::string> command;
 };
 
@@ -38,7 +40,7 @@ int run(const RunArguments& arguments) {
   const std::string library = preload_library().string();
   Variables variables = {{"LD_PRELOAD", in_front(library, std::getenv("LD_PRELOAD"))}};
   if (!arguments.conf.empty()) variables.emplace_back("GAPLESS_CONF", arguments.conf);
-  if (arguments.json_file.empty()) become_program(arguments.command, variables);
+  if (!arguments.as_json) become_program(arguments.command, variables);
   const auto begin = std::chrono::steady_clock::now();
   const Ended ended = run_program(arguments.command, variables);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -49,7 +51,12 @@ int run(const RunArguments& arguments) {
                  {"library", library},
                  {"options", options_in(arguments.conf)}};
   if (ended.by_signal) report["signal"] = ended.code;
-  write_file(arguments.json_file, report.dump(1) + "\n");
+  const std::string text = report.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  if (arguments.json_file.empty()) {
+    fmt::print("{}", text);
+  } else {
+    write_file(arguments.json_file, text);
+  }
   return ended.status();
 }
 
@@ -68,13 +75,19 @@ void add_run(CLI::App& app, int& status) {
       "Exit status: the program's own (128 and the signal that ended it); 2 where it cannot be\n"
       "started.");
   command->add_option("-c,--conf", arguments->conf, "Options, as GAPLESS_CONF: key:value,...");
-  command->add_option("--json", arguments->json_file,
-                      "When the program has ended, write to this file how, after how long, and "
-                      "with which library and options it ran");
+  CLI::Option* const to_json =
+      command
+          ->add_option("--json", arguments->json_file,
+                       "When the program has ended, write to this file how, after how long, and "
+                       "with which library and options it ran; without one, to standard output")
+          ->expected(0, 1);
   command->add_option("command", arguments->command, "The program and its arguments, after --")
       ->required();
   command->positionals_at_end();
-  command->callback([arguments, &status] { status = run(*arguments); });
+  command->callback([arguments, to_json, &status] {
+    arguments->as_json = to_json->count() != 0;
+    status = run(*arguments);
+  });
 }
 
 }  // namespace gapless::tools

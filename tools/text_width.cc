@@ -62,6 +62,7 @@ std::size_t fitting(std::string_view text, std::size_t columns) {
 }  // namespace
 
 std::size_t terminal_columns(int file) {
+  if (isatty(file) == 0) return 0;
   if (const char* const text = std::getenv("COLUMNS"); text != nullptr) {
     std::size_t columns = 0;
     const char* const end = text + std::strlen(text);

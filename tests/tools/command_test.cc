@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <pty.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/compact_format.h"
@@ -30,12 +32,9 @@ struct Output {
   std::string text;  // standard output and error together
 };
 
-// In a terminal of so many columns; 0: in none.
-Output run(const std::string& arguments, int columns = 0, const char* errors = "2>&1") {
+Output run(const std::string& arguments, const char* errors = "2>&1") {
   Output output;
-  const std::string terminal =
-      columns == 0 ? "env -u COLUMNS " : "env COLUMNS=" + std::to_string(columns) + " ";
-  FILE* pipe = popen((terminal + GAPLESS_COMMAND + " " + arguments + " " + errors).c_str(), "r");
+  FILE* pipe = popen((std::string(GAPLESS_COMMAND) + " " + arguments + " " + errors).c_str(), "r");
   std::array<char, 4096> buffer{};
   while (const std::size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
     output.text.append(buffer.data(), got);
@@ -45,8 +44,33 @@ Output run(const std::string& arguments, int columns = 0, const char* errors = "
   return output;
 }
 
+// What it shows in a terminal of so many columns, without colours.
+std::string show(const std::string& arguments, int columns) {
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = static_cast<unsigned short>(columns);
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    unsetenv("COLUMNS");
+    setenv("NO_COLOR", "1", 1);
+    const std::string command = std::string(GAPLESS_COMMAND) + " " + arguments + " 2>/dev/null";
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = read(terminal, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  std::erase(text, '\r');
+  return text;
+}
+
 // Without what it says on standard error.
-Output answer(const std::string& arguments) { return run(arguments, 0, "2>/dev/null"); }
+Output answer(const std::string& arguments) { return run(arguments, "2>/dev/null"); }
 
 // Paragraphs as one line.
 std::string in_one_line(std::string text) {
@@ -295,16 +319,15 @@ TEST_F(Command, TablesFitTheTerminal) {
   const std::string name(70, 'x');
   std::filesystem::copy_file(GAPLESS_SNAPSHOT, folder.file(name + ".pickle"));
   for (const std::string words : {"replay --capacity 3300MiB ", "fit ", "inspect "}) {
-    for (const int columns : {80, 100, 40}) {
-      const Output output = run(words + folder.file(name + ".pickle"), columns);
-      EXPECT_LE(widest_line(output.text), static_cast<std::size_t>(columns))
-          << words << columns << "\n"
-          << output.text;
+    for (const int columns : {100, 80, 40}) {
+      const std::string text = show(words + folder.file(name + ".pickle"), columns);
+      EXPECT_THAT(text, HasSubstr("allocated"));
+      EXPECT_LE(widest_line(text), static_cast<std::size_t>(columns)) << words << "\n" << text;
     }
   }
-  EXPECT_LE(widest_line(run("options", 80).text), 80U);
+  EXPECT_LE(widest_line(show("options", 80)), 80U);
   for (const std::string& command : kCommands) {
-    EXPECT_LE(widest_line(run(command + " --help", 80).text), 80U) << command;
+    EXPECT_LE(widest_line(show(command + " --help", 80)), 80U) << command;
   }
 }
 
@@ -434,6 +457,9 @@ TEST_F(Command, RunTellsHowItEnded) {
   EXPECT_EQ(run("run --json " + file + " -- sh -c 'kill -9 $$'").status, 137);
   EXPECT_EQ(report()["exit_status"], 137);
   EXPECT_EQ(report()["signal"], 9);
+  const json told = json::parse(run("run --json -- true").text);
+  EXPECT_EQ(told["exit_status"], 0);
+  EXPECT_TRUE(told["signal"].is_null());
   // Whoever ends it ends the program.
   EXPECT_EQ(run("run --json " + file + " -- sh -c 'kill -15 $PPID; exec sleep 60'").status, 143);
   EXPECT_EQ(report()["exit_status"], 143);

@@ -338,7 +338,7 @@ for step in range(1100): big.cpu()
 
 def test_wrong_words_are_named(dryrun):
     for words, message in ((("--gpu", "A1000"), '"A1000" is no GPU'),
-                           (("--context", "much"), '--context: "much" is no size'),
+                           (("--context", "much"), '--context: "much": expected a size'),
                            (("--allocator", "best"), "--allocator: best not in")):
         text, _ = dryrun(*words, status=2)
         assert message in text
