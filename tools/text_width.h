@@ -10,8 +10,8 @@
 
 namespace gapless::tools {
 
-/// Columns of the terminal behind a file descriptor, COLUMNS before what it says itself; 0, no limit,
-/// where there is no terminal.
+/// Columns of the terminal behind a file descriptor, or by COLUMNS; 0, no limit, where there
+/// is none.
 std::size_t terminal_columns(int file);
 
 /// Columns that a text in UTF-8 takes; what is not UTF-8 counts as one for each byte.

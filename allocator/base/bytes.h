@@ -43,7 +43,7 @@ std::string format_bytes(std::uint64_t bytes);
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 /// The same for what a person typed: a number below 1 MiB that names no unit is asked back, for it
-/// hardly ever means bytes; 0 needs no unit. Nothing where it is no such size; `cause` then says why
+/// hardly ever means bytes; 0 needs no unit. Nothing where it is no such size: `cause` says why
 /// ("that is 16 bytes; 16GiB? (16B if it is meant so)").
 std::optional<std::uint64_t> read_bytes(std::string_view text, std::string& cause);
 

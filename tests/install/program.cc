@@ -1,8 +1,8 @@
 // The same from C++, where errors are exceptions of the program's own.
-#include <gapless/gapless.h>
-
 #include <cstdio>
 #include <stdexcept>
+
+#include <gapless/gapless.h>
 
 int main() {
   const auto check = [](gapless_status status) {

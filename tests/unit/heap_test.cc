@@ -315,7 +315,7 @@ TEST(HomeLarge, RequestsOfSomePagesBreakTheFewest) {
 }
 
 // A hole of 9 pages, one of 20 and another of 9, and blocks that are placed in them one by one.
-class SweepTest : public testing::Test {
+class SweepTest : public ::testing::Test {
  protected:
   static constexpr Unit kPage = 4096;
   static constexpr Unit kBlock = 3 * kPage + 8;
