@@ -164,12 +164,12 @@ void print_table(const std::vector<ReplayRow>& rows, const ReplayArguments& argu
     before = &row.run;
     const bench::ReplayResult& result = row.result;
     if (result.fits) continue;
-    fmt::print(
-        "{}", paragraph(fmt::format("{} with {} does not fit{}: {} asked at event {} in pass {}.\n",
-                                    row.run.name(), result.allocator,
-                                    arguments.capacity.empty() ? "" : " " + arguments.capacity,
-                                    format_bytes(result.failed_bytes),
-                                    with_commas(result.failed_event), result.failed_pass)));
+    fmt::print("{}\n",
+               paragraph(fmt::format("{} with {} does not fit{}: {} asked at event {} in pass {}.",
+                                     row.run.name(), result.allocator,
+                                     arguments.capacity.empty() ? "" : " " + arguments.capacity,
+                                     format_bytes(result.failed_bytes),
+                                     with_commas(result.failed_event), result.failed_pass)));
   }
   fmt::print(
       "{}",
@@ -236,7 +236,9 @@ int run(const ReplayArguments& arguments) {
   } else if (!rows.empty()) {
     print_table(rows, arguments);
     if (rows.size() <= 3) {
-      for (const ReplayRow& row : rows) print_calls(row.result);
+      for (const ReplayRow& row : rows) {
+        if (row.result.fits) print_calls(row.result);
+      }
     }
   }
   return status_of(loaded.all_good, all_fit);
