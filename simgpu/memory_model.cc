@@ -10,8 +10,6 @@
 namespace gapless::simgpu {
 namespace {
 
-constexpr DeviceAddress kPlainBase = 0x0200'0000'0000;
-constexpr DeviceAddress kReservationBase = 0x7000'0000'0000;
 // cudaMalloc charges whole pages of this size.
 constexpr std::uint64_t kPlainPage = 2 * MiB;
 constexpr std::uint64_t kChunk = 64 * KiB;
@@ -22,16 +20,6 @@ std::uint64_t MemoryModel::granularity() const {
   std::uint64_t largest = 1;
   for (const Device& device : devices_) largest = std::max(largest, device.granularity_bytes);
   return largest;
-}
-
-DeviceAddress MemoryModel::first_fit(const Ranges& used, DeviceAddress from, std::uint64_t bytes,
-                                     std::uint64_t alignment) {
-  DeviceAddress at = align_up(from, alignment);
-  for (const auto& [begin, size] : used) {
-    if (begin >= at + bytes) break;
-    if (begin + size > at) at = align_up(begin + size, alignment);
-  }
-  return at;
 }
 
 // --- handles -----------------------------------------------------------------------------------
@@ -94,7 +82,7 @@ void MemoryModel::drop_if_unused(MemHandle handle) {
   handles_.erase(found);
 }
 
-std::size_t MemoryModel::live_handles() const { return handles_.size() - plain_.size(); }
+std::size_t MemoryModel::live_handles() const { return handles_.size() - plain_.used().size(); }
 
 // --- addresses ---------------------------------------------------------------------------------
 
@@ -106,15 +94,17 @@ DriverStatus MemoryModel::reserve(std::uint64_t bytes, std::uint64_t alignment,
     return DriverStatus::invalid_value;
   }
   // The reservation's end keeps a guard of one granule, so that a run past it is found.
-  address = first_fit(reservations_, kReservationBase, bytes + grain, std::max(alignment, grain));
-  reservations_[address] = bytes;
+  if (bytes > UINT64_MAX - grain) return DriverStatus::out_of_memory;
+  const auto place = reservations_.take(bytes, bytes + grain, std::max(alignment, grain));
+  if (!place) return DriverStatus::out_of_memory;
+  address = *place;
   return DriverStatus::ok;
 }
 
 DriverStatus MemoryModel::free_reservation(DeviceAddress address, std::uint64_t bytes,
                                            std::string& misuse) {
-  const auto found = reservations_.find(address);
-  if (found == reservations_.end() || found->second != bytes) {
+  const auto found = reservations_.used().find(address);
+  if (found == reservations_.used().end() || found->second != bytes) {
     misuse =
         fmt::format("address_free of {:#x} + {} B, which is not one reservation", address, bytes);
     return DriverStatus::invalid_value;
@@ -123,13 +113,13 @@ DriverStatus MemoryModel::free_reservation(DeviceAddress address, std::uint64_t 
     misuse = fmt::format("address_free of {:#x}: memory is still mapped there", address);
     return DriverStatus::invalid_value;
   }
-  reservations_.erase(found);
+  reservations_.give_back(address);
   return DriverStatus::ok;
 }
 
 bool MemoryModel::inside_reservation(DeviceAddress address, std::uint64_t bytes) const {
-  auto after = reservations_.upper_bound(address);
-  if (after == reservations_.begin()) return false;
+  auto after = reservations_.used().upper_bound(address);
+  if (after == reservations_.used().begin()) return false;
   --after;
   return address + bytes <= after->first + after->second;
 }
@@ -222,11 +212,13 @@ DriverStatus MemoryModel::alloc(DeviceIndex index, std::uint64_t bytes, DeviceAd
     misuse = "mem_alloc of 0 B";
     return DriverStatus::invalid_value;
   }
+  if (bytes > device.free_bytes()) return DriverStatus::out_of_memory;  // align_up might overflow
   const std::uint64_t charged = align_up(bytes, kPlainPage);
-  if (charged > device.free_bytes()) return DriverStatus::out_of_memory;
+  const auto place =
+      charged > device.free_bytes() ? std::nullopt : plain_.take(charged, charged, kPlainPage);
+  if (!place) return DriverStatus::out_of_memory;
   device.use(charged);
-  address = first_fit(plain_, kPlainBase, charged, kPlainPage);
-  plain_[address] = charged;
+  address = *place;
   const MemHandle handle = next_handle_++;
   Handle& made = handles_[handle];
   made.device = index;
@@ -242,9 +234,9 @@ DriverStatus MemoryModel::free(DeviceIndex index, DeviceAddress address, std::st
     return DriverStatus::invalid_value;
   }
   if (handles_.at(found->second).charged) {
-    devices_[static_cast<std::size_t>(index)].give_back(plain_.at(address));
+    devices_[static_cast<std::size_t>(index)].give_back(plain_.used().at(address));
   }
-  plain_.erase(address);
+  plain_.give_back(address);
   handles_.erase(found->second);
   plain_handles_.erase(found);
   return DriverStatus::ok;
@@ -347,8 +339,7 @@ MemHandle MemoryModel::plain_handle(DeviceAddress address) const {
 
 DeviceAddress MemoryModel::place_import(MemHandle handle) {
   const std::uint64_t bytes = handles_.at(handle).bytes;
-  const DeviceAddress address = first_fit(plain_, kPlainBase, bytes, kPlainPage);
-  plain_[address] = bytes;
+  const DeviceAddress address = plain_.take(bytes, bytes, kPlainPage).value();
   plain_handles_[address] = handle;
   return address;
 }

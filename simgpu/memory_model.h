@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "allocator/driver/driver.h"
+#include "simgpu/address_ranges.h"
 #include "simgpu/shared_contents.h"
 
 namespace gapless::simgpu {
@@ -138,8 +139,8 @@ class MemoryModel {
 
   [[nodiscard]] std::size_t live_handles() const;
   [[nodiscard]] std::size_t live_mappings() const { return mappings_.size(); }
-  [[nodiscard]] std::size_t live_reservations() const { return reservations_.size(); }
-  [[nodiscard]] std::size_t live_plain() const { return plain_.size(); }
+  [[nodiscard]] std::size_t live_reservations() const { return reservations_.used().size(); }
+  [[nodiscard]] std::size_t live_plain() const { return plain_.used().size(); }
 
  private:
   // 64 KiB of contents, counted while they live.
@@ -161,10 +162,6 @@ class MemoryModel {
     std::unordered_map<std::uint64_t, Chunk> chunks;
     std::shared_ptr<SharedContents> shared;  // in place of chunks
   };
-  using Ranges = std::map<DeviceAddress, std::uint64_t>;
-
-  static DeviceAddress first_fit(const Ranges& used, DeviceAddress from, std::uint64_t bytes,
-                                 std::uint64_t alignment);
   [[nodiscard]] std::uint64_t granularity() const;
   void drop_if_unused(MemHandle handle);
   [[nodiscard]] bool inside_reservation(DeviceAddress address, std::uint64_t bytes) const;
@@ -174,9 +171,9 @@ class MemoryModel {
   std::unordered_map<MemHandle, Handle> handles_;
   MemHandle next_handle_ = 1;
   std::map<std::uint64_t, MemHandle> shared_;  // by SharedContents::id()
-  Ranges reservations_;
+  AddressRanges reservations_{0x7000'0000'0000};
   std::map<DeviceAddress, Mapping> mappings_;
-  Ranges plain_;  // mem_alloc: address -> bytes of address space
+  AddressRanges plain_{0x0200'0000'0000};  // mem_alloc
   std::map<DeviceAddress, MemHandle> plain_handles_;
 };
 

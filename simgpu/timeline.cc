@@ -1,6 +1,7 @@
 #include "simgpu/timeline.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gapless::simgpu {
 
@@ -17,7 +18,14 @@ std::uint64_t Timeline::entry(const VectorClock& clock, std::uint32_t stream) {
   return stream < clock.size() ? clock[stream] : 0;
 }
 
+Timeline::Stream& Timeline::used(std::uint32_t stream) {
+  Stream& queue = streams_[stream];
+  if (!std::exchange(queue.used, true)) used_streams_.push_back(stream);
+  return queue;
+}
+
 Timeline::VectorClock Timeline::after(std::uint32_t stream) const {
+  if (streams_[stream].last_number == 0) return streams_[stream].knows;
   VectorClock clock = streams_[stream].knows;
   if (clock.size() <= stream) clock.resize(stream + 1, 0);
   clock[stream] = streams_[stream].last_number;
@@ -43,7 +51,7 @@ std::optional<std::uint32_t> Timeline::find_stream(DeviceIndex device, StreamHan
 }
 
 Stamp Timeline::submit(std::uint32_t stream, std::uint64_t duration_ns) {
-  Stream& queue = streams_[stream];
+  Stream& queue = used(stream);
   join(queue.knows, host_knows_);  // the host gives work only after what it knows to be done
   queue.busy_until_ns = std::max(queue.busy_until_ns, now_ns_) + duration_ns;
   return {stream, ++queue.last_number};
@@ -70,7 +78,7 @@ bool Timeline::query(EventHandle event) {
 
 void Timeline::wait_event(std::uint32_t stream, EventHandle event) {
   const Event& state = events_[event];
-  Stream& queue = streams_[stream];
+  Stream& queue = used(stream);
   queue.busy_until_ns = std::max(queue.busy_until_ns, state.done_ns);
   join(queue.knows, state.knows);
 }
@@ -86,15 +94,15 @@ void Timeline::synchronize_stream(std::uint32_t stream) {
 }
 
 void Timeline::synchronize_device(DeviceIndex device) {
-  for (std::uint32_t i = 0; i < streams_.size(); ++i) {
-    if (streams_[i].device == device) synchronize_stream(i);
+  for (const std::uint32_t stream : used_streams_) {
+    if (streams_[stream].device == device) synchronize_stream(stream);
   }
 }
 
 std::uint64_t Timeline::work_end_ns(DeviceIndex device) const {
   std::uint64_t end = now_ns_;
-  for (const Stream& stream : streams_) {
-    if (stream.device == device) end = std::max(end, stream.busy_until_ns);
+  for (const std::uint32_t stream : used_streams_) {
+    if (streams_[stream].device == device) end = std::max(end, streams_[stream].busy_until_ns);
   }
   return end;
 }

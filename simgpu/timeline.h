@@ -86,6 +86,7 @@ class Timeline {
     std::uint64_t busy_until_ns = 0;
     std::uint64_t last_number = 0;
     VectorClock knows;
+    bool used = false;  // was given work, or something to wait for
   };
   struct Event {
     DeviceIndex device = 0;
@@ -93,6 +94,8 @@ class Timeline {
     VectorClock knows;
   };
 
+  /// The stream, which from now on is one of those that have done something.
+  Stream& used(std::uint32_t stream);
   static void join(VectorClock& into, const VectorClock& from);
   static std::uint64_t entry(const VectorClock& clock, std::uint32_t stream);
   /// Everything the stream has been given, and what that was ordered after.
@@ -100,6 +103,7 @@ class Timeline {
 
   std::uint64_t now_ns_ = 0;
   std::vector<Stream> streams_;  // the first ones are the devices' default streams
+  std::vector<std::uint32_t> used_streams_;
   std::map<StreamHandle, std::uint32_t> streams_by_handle_;
   std::map<EventHandle, Event> events_;
   std::uint64_t next_handle_ = 0x1000;
