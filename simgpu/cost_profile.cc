@@ -1,11 +1,11 @@
 #include "simgpu/cost_profile.h"
 
-#include <fstream>
+#include <filesystem>
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
-
 #include "allocator/base/bytes.h"
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -49,6 +49,8 @@ constexpr BuiltInCost kBuiltIn[] = {
     {DriverCall::event_synchronize, 1450, 1050},
 };
 
+constexpr double kMostNs = 1e12;  // clocks must not overflow
+
 CostProfile built_in(const std::string& name) {
   CostProfile profile;
   profile.name = name;
@@ -63,34 +65,32 @@ CostProfile read_profile(const std::string& path) {
   const auto fail = [&](const std::string& cause) -> std::runtime_error {
     return std::runtime_error("cost profile " + path + ": " + cause);
   };
-  std::ifstream file(path);
-  if (!file) {
+  if (!std::filesystem::exists(path)) {
     throw fail("no built-in profile (a100, desktop, free) and no file of that name");
   }
-  nlohmann::json document;
-  try {
-    document = nlohmann::json::parse(file);
-  } catch (const nlohmann::json::exception& error) {
-    throw fail(error.what());
-  }
+  const std::string text = read_file(path);
+  ReadBudget budget("cost profile " + path, text.size());
+  const nlohmann::json document = parse_json(text, budget, "");
   CostProfile profile;
   if (!document.is_object() || !document.contains("calls") || !document["calls"].is_object()) {
     throw fail("it has no object \"calls\"");
   }
-  profile.name = document.value("name", path);
+  profile.name = path;
+  if (document.contains("name")) profile.name = JsonFields(document, path, "").text("name");
   for (const auto& [name, cost] : document["calls"].items()) {
     const auto call = driver_call_named(name);
     if (!call) throw fail("calls: there is no driver call \"" + name + "\"");
+    if (!cost.is_object()) throw fail("calls." + name + ": not an object");
     CallCost read;
     for (const auto& [field, value] : cost.items()) {
       double* slot = field == "fixed_ns"      ? &read.fixed_ns
                      : field == "per_page_ns" ? &read.per_page_ns
                                               : nullptr;
       if (slot == nullptr) throw fail("calls." + name + ": unknown field \"" + field + "\"");
-      if (!value.is_number() || value.get<double>() < 0) {
-        throw fail("calls." + name + "." + field + ": not a number of nanoseconds");
+      *slot = value.is_number() ? value.get<double>() : -1;
+      if (!(*slot >= 0 && *slot <= kMostNs)) {
+        throw fail("calls." + name + "." + field + ": not a number of nanoseconds from 0 to 1e12");
       }
-      *slot = value.get<double>();
     }
     profile.calls[static_cast<std::size_t>(*call)] = read;
   }

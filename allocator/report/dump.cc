@@ -1,6 +1,6 @@
 #include "allocator/report/dump.h"
 
-#include <nlohmann/json.hpp>
+#include "allocator/base/json_text.h"
 
 namespace gapless {
 namespace {
@@ -104,7 +104,7 @@ json to_json(const HeapReport& report) {
 std::string write_dump(const std::vector<HeapReport>& reports) {
   json devices = json::array();
   for (const HeapReport& report : reports) devices.push_back(to_json(report));
-  return json{{"gapless_dump", 1}, {"devices", std::move(devices)}}.dump(1);
+  return json_text(json{{"gapless_dump", 1}, {"devices", std::move(devices)}}, 1);
 }
 
 std::string write_options(const Options& options) {
@@ -114,7 +114,7 @@ std::string write_options(const Options& options) {
                                      {"default", facts.default_text},
                                      {"help", facts.help}};
   }
-  return list.dump(1);
+  return json_text(list, 1);
 }
 
 }  // namespace gapless

@@ -30,10 +30,12 @@ void add(MemorySum& sum, const StateBlock& block) {
   }
 }
 
-std::vector<MemorySum> values(std::map<std::string, MemorySum>&& sums) {
+// The sums, the most reserved first; `name_of` tells what a key is called.
+template <class Key, class NameOf>
+std::vector<MemorySum> values(std::map<Key, MemorySum>& sums, const NameOf& name_of) {
   std::vector<MemorySum> list;
-  for (auto& [name, sum] : sums) {
-    sum.name = name;
+  for (auto& [key, sum] : sums) {
+    sum.name = name_of(key);
     list.push_back(std::move(sum));
   }
   std::stable_sort(list.begin(), list.end(), [](const MemorySum& a, const MemorySum& b) {
@@ -50,23 +52,29 @@ double MemorySum::external() const {
 }
 
 Fragmentation analyze(const MemoryState& state, std::size_t most_blocks) {
+  struct Taken {
+    const StateSegment* segment;
+    const StateBlock* block;
+  };
   Fragmentation result;
   result.total.name = "total";
   std::map<std::string, MemorySum> pools;
-  std::map<std::string, MemorySum> streams;
+  std::map<std::uint64_t, MemorySum> streams;
   std::map<std::uint64_t, HoleClass> holes;
+  std::vector<Taken> taken;
   for (const StateSegment& segment : state.segments) {
     MemorySum sum;
     sum.name = "device " + std::to_string(segment.device) + " " + hex(segment.address) + " " +
                segment.pool;
+    MemorySum& pool = pools[segment.pool];
     sum.segments = 1;
     ++result.total.segments;
-    ++pools[segment.pool].segments;
-    ++streams["stream " + hex(segment.stream)].segments;
+    ++pool.segments;
+    ++streams[segment.stream].segments;
     for (const StateBlock& block : segment.blocks) {
       add(result.total, block);
-      add(pools[segment.pool], block);
-      add(streams["stream " + hex(block.stream)], block);
+      add(pool, block);
+      add(streams[block.stream], block);
       add(sum, block);
       if (block.kind == StateBlock::Kind::free) {
         if (block.bytes == 0) continue;
@@ -74,8 +82,7 @@ Fragmentation analyze(const MemoryState& state, std::size_t most_blocks) {
         ++size.holes;
         size.bytes += block.bytes;
       } else {
-        result.biggest.push_back({block.address, block.bytes, block.requested_bytes, block.stream,
-                                  segment.device, segment.pool, block.site});
+        taken.push_back({&segment, &block});
       }
     }
     result.segments.push_back(std::move(sum));
@@ -83,17 +90,21 @@ Fragmentation analyze(const MemoryState& state, std::size_t most_blocks) {
   std::stable_sort(
       result.segments.begin(), result.segments.end(),
       [](const MemorySum& a, const MemorySum& b) { return a.free_bytes > b.free_bytes; });
-  result.pools = values(std::move(pools));
-  result.streams = values(std::move(streams));
+  result.pools = values(pools, [](const std::string& name) { return name; });
+  result.streams = values(streams, [](std::uint64_t id) { return "stream " + hex(id); });
   for (auto& [from, size] : holes) {
     size.from_bytes = from;
     result.holes.push_back(size);
   }
   result.largest_request_bytes =
       std::max(result.total.largest_hole_bytes, state.joinable_free_bytes);
-  std::stable_sort(result.biggest.begin(), result.biggest.end(),
-                   [](const LiveBlock& a, const LiveBlock& b) { return a.bytes > b.bytes; });
-  if (result.biggest.size() > most_blocks) result.biggest.resize(most_blocks);
+  std::stable_sort(taken.begin(), taken.end(),
+                   [](const Taken& a, const Taken& b) { return a.block->bytes > b.block->bytes; });
+  if (taken.size() > most_blocks) taken.resize(most_blocks);
+  for (const auto& [segment, block] : taken) {
+    result.biggest.push_back({block->address, block->bytes, block->requested_bytes, block->stream,
+                              segment->device, segment->pool, block->site});
+  }
   return result;
 }
 

@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
+#include "allocator/base/read_budget.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 
@@ -14,72 +14,125 @@ namespace {
 
 using nlohmann::json;
 
-StateBlock::Kind kind_of(const std::string& name, const std::string& file) {
-  if (name == "live") return StateBlock::Kind::live;
-  if (name == "hole") return StateBlock::Kind::free;
-  if (name == "held") return StateBlock::Kind::pending;
-  throw InputError(file, "home", "unknown kind of block \"" + name + "\"");
-}
+// Reads what write_dump wrote, on the file's budget.
+class DumpReader {
+ public:
+  DumpReader(const std::string& text, const std::string& name)
+      : text_(text), name_(name), budget_(name, text.size()) {}
 
-// Home blocks, cut into segments where addresses do not follow one another. Memory lent to windows
-// is told with the window's blocks, so it is left out here.
-void add_home(const json& device, MemoryState& state) {
-  const auto index = device.at("device").get<DeviceIndex>();
-  bool fresh = true;
-  for (const json& entry : device.at("home")) {
-    const auto kind = entry.at("kind").get<std::string>();
-    const auto address = entry.at("address").get<std::uint64_t>();
-    const auto bytes = entry.at("bytes").get<std::uint64_t>();
+  MemoryState read() {
+    state_.name = name_;
+    state_.source = "gapless dump";
+    const json document = parse_json(text_, budget_, "top level");
+    const JsonFields fields(document, name_, "");
+    if (!fields.has("gapless_dump")) {
+      throw InputError(name_, "top level", "not a gapless dump (\"gapless_dump\" is missing)");
+    }
+    if (const std::uint64_t format = fields.number("gapless_dump"); format != 1) {
+      fields.fail("gapless_dump",
+                  "dump format " + std::to_string(format) + "; this version reads format 1");
+    }
+    const auto& devices = fields.list("devices", kMostDevices);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      read_device(JsonFields(devices[i], name_, "devices[" + std::to_string(i) + "]"));
+    }
+    return std::move(state_);
+  }
+
+ private:
+  void read_device(const JsonFields& device) {
+    device_ = static_cast<DeviceIndex>(device.number("device", kMostDevices - 1));
+    each(device, "home", [&](const JsonFields& entry) { add_home_block(entry); });
+    follows_ = nullptr;
+    each(device, "window_blocks", [&](const JsonFields& entry) { add_window_block(entry); });
+    state_.joinable_free_bytes += device.number("free_page_bytes", kMostTraceBytes);
+    state_.page_bytes = device.number("page_bytes", kMostTraceBytes);
+    state_.windows += static_cast<std::uint32_t>(device.number("windows", UINT32_MAX));
+  }
+
+  template <class Read>
+  void each(const JsonFields& device, const char* key, const Read& read) {
+    const auto& list = device.list(key, UINT64_MAX);
+    const std::string place = device.place_of(key);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      read(JsonFields(list[i], name_, place + "[" + std::to_string(i) + "]"));
+    }
+  }
+
+  StateBlock read_block(const JsonFields& entry) {
+    StateBlock block;
+    block.address = entry.number("address");
+    block.bytes = entry.number("bytes", kMostTraceBytes);
+    block.stream = entry.number("stream");
+    total_bytes_ += block.bytes;
+    if (total_bytes_ > kMostTraceBytes) entry.fail("bytes", "more than 1 PiB in all");
+    return block;
+  }
+
+  // Home blocks, cut into segments where addresses do not follow one another. Memory lent to
+  // windows is told with the window's blocks, so it is left out here.
+  void add_home_block(const JsonFields& entry) {
+    const std::string& kind = entry.text("kind");
+    StateBlock block = read_block(entry);
     if (kind == "lent") {
-      fresh = true;
-      continue;
+      follows_ = nullptr;
+      return;
     }
-    if (!fresh) {
-      const StateSegment& last = state.segments.back();
-      fresh = last.address + last.bytes != address;
+    if (kind == "live") {
+      block.kind = StateBlock::Kind::live;
+    } else if (kind == "held") {
+      block.kind = StateBlock::Kind::pending;
+    } else if (kind != "hole") {
+      constexpr std::size_t kShown = 100;
+      entry.fail("kind", "unknown kind of block \"" + kind.substr(0, kShown) + "\"");
     }
-    if (fresh) {
-      StateSegment segment;
-      segment.device = index;
-      segment.address = address;
-      segment.pool = "home";
-      state.segments.push_back(std::move(segment));
-      fresh = false;
+    if (entry.has("requested_bytes")) block.requested_bytes = entry.number("requested_bytes");
+    if (follows_ == nullptr || follows_->address + follows_->bytes != block.address) {
+      follows_ = &add_segment(block.address, "home");
     }
-    StateBlock block;
-    block.kind = kind_of(kind, state.name);
-    block.address = address;
-    block.bytes = bytes;
-    block.requested_bytes = entry.value("requested_bytes", std::uint64_t{0});
-    block.stream = entry.at("stream").get<std::uint64_t>();
-    state.segments.back().bytes += bytes;
-    state.segments.back().blocks.push_back(block);
+    add(*follows_, block);
   }
-  for (const json& entry : device.at("window_blocks")) {
-    StateSegment segment;
-    segment.device = index;
-    segment.pool = "window";
-    StateBlock block;
-    block.kind = entry.value("held", false) ? StateBlock::Kind::pending : StateBlock::Kind::live;
-    entry.at("address").get_to(block.address);
-    entry.at("bytes").get_to(block.bytes);
-    entry.at("requested_bytes").get_to(block.requested_bytes);
-    entry.at("stream").get_to(block.stream);
-    segment.address = block.address;
-    segment.bytes = block.bytes;
+
+  void add_window_block(const JsonFields& entry) {
+    StateBlock block = read_block(entry);
+    const bool held = entry.has("held") && entry.flag("held");
+    block.kind = held ? StateBlock::Kind::pending : StateBlock::Kind::live;
+    block.requested_bytes = entry.number("requested_bytes");
+    StateSegment& segment = add_segment(block.address, "window");
     segment.stream = block.stream;
-    segment.blocks.push_back(block);
-    state.segments.push_back(std::move(segment));
+    add(segment, block);
   }
-}
+
+  StateSegment& add_segment(std::uint64_t address, const char* pool) {
+    budget_.make_room(state_.segments, 1, pool);
+    StateSegment& segment = state_.segments.emplace_back();
+    segment.device = device_;
+    segment.address = address;
+    segment.pool = pool;
+    return segment;
+  }
+  void add(StateSegment& segment, const StateBlock& block) {
+    budget_.make_room(segment.blocks, 1, segment.pool);
+    segment.blocks.push_back(block);
+    segment.bytes += block.bytes;
+  }
+
+  const std::string& text_;
+  const std::string& name_;
+  ReadBudget budget_;
+  MemoryState state_;
+  DeviceIndex device_ = 0;
+  StateSegment* follows_ = nullptr;  // of the home, which the next block may go on with
+  std::uint64_t total_bytes_ = 0;
+};
 
 }  // namespace
 
-MemoryState state_of(const Snapshot& snapshot) {
+MemoryState state_of(Snapshot snapshot) {
   MemoryState state;
   state.name = snapshot.name;
   state.source = "PyTorch snapshot";
-  for (const SnapshotSegment& source : snapshot.segments) {
+  for (SnapshotSegment& source : snapshot.segments) {
     StateSegment segment;
     segment.device = source.device;
     segment.address = source.address;
@@ -87,7 +140,7 @@ MemoryState state_of(const Snapshot& snapshot) {
     segment.stream = source.stream;
     segment.pool = source.type.empty() ? "unknown" : source.type;
     if (!source.pool.empty() && source.pool != "(0, 0)") segment.pool += " [" + source.pool + "]";
-    for (const SnapshotBlock& from : source.blocks) {
+    for (SnapshotBlock& from : source.blocks) {
       StateBlock block;
       block.kind = from.allocated      ? StateBlock::Kind::live
                    : from.pending_free ? StateBlock::Kind::pending
@@ -96,53 +149,31 @@ MemoryState state_of(const Snapshot& snapshot) {
       block.bytes = from.bytes;
       block.requested_bytes = from.requested_bytes;
       block.stream = source.stream;
-      block.site = from.site;
+      block.site = std::move(from.site);
       segment.blocks.push_back(std::move(block));
     }
+    source.blocks = {};
     state.segments.push_back(std::move(segment));
   }
   return state;
 }
 
 MemoryState read_dump(const std::string& text, const std::string& name) {
-  MemoryState state;
-  state.name = name;
-  state.source = "gapless dump";
-  try {
-    const json document = json::parse(text);
-    if (!document.is_object() || !document.contains("gapless_dump")) {
-      throw InputError(name, "top level", "not a gapless dump (\"gapless_dump\" is missing)");
-    }
-    if (document.at("gapless_dump") != 1) {
-      throw InputError(
-          name, "top level",
-          "dump format " + document.at("gapless_dump").dump() + "; this version reads format 1");
-    }
-    for (const json& device : document.at("devices")) {
-      add_home(device, state);
-      state.joinable_free_bytes += device.at("free_page_bytes").get<std::uint64_t>();
-      device.at("page_bytes").get_to(state.page_bytes);
-      state.windows += device.at("windows").get<std::uint32_t>();
-    }
-  } catch (const json::exception& error) {
-    throw InputError(name, "", error.what());
-  }
-  return state;
+  return DumpReader(text, name).read();
 }
 
 MemoryState load_state(const std::string& path) {
   std::string bytes = read_file(path);
-  const std::string name = std::filesystem::path(path).stem().string();
   if (looks_like_compact(bytes)) {
     throw InputError(path +
                      ": is a trace, which has events but no state; replay it (gapless replay)");
   }
   if (!bytes.empty() && bytes.front() == '{') {
     MemoryState state = read_dump(bytes, path);
-    state.name = name;
+    state.name = std::filesystem::path(path).stem().string();
     return state;
   }
-  return state_of(load_snapshot(path));
+  return state_of(snapshot_of(std::move(bytes), path));
 }
 
 }  // namespace gapless

@@ -49,7 +49,7 @@ struct MemoryState {
   std::uint32_t windows = 0;
 };
 
-MemoryState state_of(const Snapshot& snapshot);
+MemoryState state_of(Snapshot snapshot);
 
 /// Reads what write_dump (dump.h) wrote. Throws InputError; `name` stands in errors.
 MemoryState read_dump(const std::string& text, const std::string& name);

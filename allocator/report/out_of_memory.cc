@@ -4,9 +4,8 @@
 #include <bit>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "allocator/base/bytes.h"
+#include "allocator/base/json_text.h"
 
 namespace gapless {
 namespace {
@@ -214,7 +213,7 @@ std::string to_json(const OutOfMemoryReport& report) {
       {"spilled_bytes", report.spilled_bytes},
       {"held_bytes", report.held_bytes},
       {"advice", report.advice}};
-  return document.dump(2);
+  return json_text(document, 2);
 }
 
 }  // namespace gapless

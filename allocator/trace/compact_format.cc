@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <optional>
+#include <memory>
 
-#include <nlohmann/json.hpp>
 #include <zstd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/json_text.h"
+#include "allocator/base/read_budget.h"
 
 namespace gapless {
 namespace {
@@ -19,7 +20,6 @@ constexpr std::string_view kMagic{"GAPLESS\x01", 8};
 constexpr std::string_view kEndMagic{"GAPLEND\x01", 8};
 constexpr std::size_t kFooterBytes = 24;  // index offset, index bytes, end magic
 constexpr std::size_t kFrameEvents = 65536;
-constexpr std::uint64_t kMostHeaderBytes = std::uint64_t{1} << 30;
 constexpr int kLevel = 9;
 
 static_assert(std::endian::native == std::endian::little, "records are written as they lie");
@@ -33,26 +33,6 @@ std::string compress(std::string_view bytes) {
   packed.resize(
       ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(), bytes.size()));
   return packed;
-}
-
-// The whole of one frame, which says its own size; `most` guards against one that lies.
-std::string decompress(std::string_view packed, std::uint64_t most, const std::string& file,
-                       const std::string& place) {
-  const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) {
-    throw InputError(file, place, "not a zstd frame");
-  }
-  // zstd packs at best some 50,000 : 1; more is an attack on memory.
-  if (size > most || size / 65536 > packed.size()) {
-    throw InputError(file, place, "claims to unpack to " + std::to_string(size) + " bytes");
-  }
-  std::string bytes(size, '\0');
-  const std::size_t got = ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
-  if (ZSTD_isError(got) != 0 || got != size) {
-    throw InputError(file, place,
-                     ZSTD_isError(got) != 0 ? ZSTD_getErrorName(got) : "the frame is too short");
-  }
-  return bytes;
 }
 
 void put_u64(std::string& out, std::uint64_t value) {
@@ -84,19 +64,172 @@ json header_of(const std::vector<Trace>& traces) {
   return {{"format", 1}, {"devices", devices}};
 }
 
-json parse_json(const std::string& text, const std::string& file, const char* place) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    throw InputError(file, place, error.what());
+// Reads one file, part by part; what it holds and does is on the file's budget.
+class Reader {
+ public:
+  Reader(std::string_view bytes, const std::string& name)
+      : bytes_(bytes), name_(name), budget_(name, bytes.size()) {}
+
+  std::vector<Trace> read() {
+    if (!looks_like_compact(bytes_)) throw InputError(name_, "byte 0", "not a gapless trace");
+    if (bytes_.size() < kMagic.size() + 8 + kFooterBytes || !bytes_.ends_with(kEndMagic)) {
+      throw InputError(name_, "end", "the file is cut off");
+    }
+    const std::uint64_t header_bytes = get_u64(bytes_.substr(kMagic.size()));
+    read_header(read_json(part(kMagic.size() + 8, header_bytes, "header"), "header"));
+    const std::string_view footer = bytes_.substr(body_bytes());
+    read_frames(read_json(part(get_u64(footer), get_u64(footer.substr(8)), "footer"), "index"));
+    for (std::size_t i = 0; i < traces_.size(); ++i) check(i);
+    return std::move(traces_);
   }
-}
+
+ private:
+  [[nodiscard]] std::uint64_t body_bytes() const { return bytes_.size() - kFooterBytes; }
+
+  std::string_view part(std::uint64_t offset, std::uint64_t length, const std::string& place) {
+    if (offset > body_bytes() || length > body_bytes() - offset) {
+      throw InputError(name_, place, "points outside of the file");
+    }
+    return bytes_.substr(offset, length);
+  }
+
+  // The whole of one zstd frame, which says its own size. What it unpacks to is held.
+  std::string unpack(std::string_view packed, const std::string& place) {
+    const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
+    if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) {
+      throw InputError(name_, place, "not a zstd frame");
+    }
+    budget_.hold(size, place);
+    budget_.work(size / 16 + packed.size(), place);
+    std::string bytes(size, '\0');
+    const std::size_t got =
+        ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
+    if (ZSTD_isError(got) != 0 || got != size) {
+      throw InputError(name_, place,
+                       ZSTD_isError(got) != 0 ? ZSTD_getErrorName(got) : "the frame is too short");
+    }
+    return bytes;
+  }
+
+  json read_json(std::string_view packed, const std::string& place) {
+    const std::string text = unpack(packed, place);
+    json value = parse_json(text, budget_, place);
+    budget_.give_back(text.size());
+    return value;
+  }
+
+  void read_header(const json& header) {
+    const JsonFields fields(header, name_, "header");
+    if (const std::uint64_t format = fields.number("format"); format != 1) {
+      fields.fail("format", std::to_string(format) + "; this version reads format 1");
+    }
+    const auto& devices = fields.list("devices", kMostDevices);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      read_device(JsonFields(devices[i], name_, "header.devices[" + std::to_string(i) + "]"));
+    }
+  }
+
+  void read_device(const JsonFields& fields) {
+    Trace& trace = traces_.emplace_back();
+    trace.name = fields.text("name");
+    trace.source = fields.text("source");
+    trace.device = static_cast<DeviceIndex>(fields.number("device", kMostDevices - 1));
+    const std::uint64_t events = fields.number("events");
+    trace.initial_events = fields.number("initial_events", events);
+    trace.blocks = static_cast<std::uint32_t>(
+        fields.number("blocks", std::min<std::uint64_t>(events, UINT32_MAX)));
+    read_list(fields, "streams", kMostStreams, trace.streams);
+    read_list(fields, "pools", kMostPools, trace.pools);
+    read_list(fields, "sites", UINT32_MAX, trace.sites);
+    trace.recorded_peak_reserved_bytes =
+        fields.number("recorded_peak_reserved_bytes", kMostTraceBytes);
+    trace.starts_empty = fields.flag("starts_empty");
+    read_list(fields, "warnings", UINT32_MAX, trace.warnings);
+    budget_.make_room(trace.events, events, fields.place_of("events"));
+    events_expected_.push_back(events);
+  }
+
+  template <class Value>
+  void read_list(const JsonFields& fields, const char* key, std::uint64_t most,
+                 std::vector<Value>& values) {
+    const auto& list = fields.list(key, most);
+    values.clear();
+    budget_.make_room(values, list.size(), fields.place_of(key));
+    for (const json& value : list) {
+      if constexpr (std::is_same_v<Value, std::string>) {
+        if (!value.is_string()) fields.fail(key, "expected texts");
+        const auto& text = value.get_ref<const std::string&>();
+        budget_.hold(ReadBudget::allocated_text(text.size()), [&] { return fields.place_of(key); });
+        values.push_back(text);
+      } else {
+        if (!value.is_number_unsigned()) fields.fail(key, "expected whole numbers");
+        values.push_back(value.get<Value>());
+      }
+    }
+  }
+
+  void read_frames(const json& index) {
+    const JsonFields fields(index, name_, "index");
+    const auto& frames = fields.list("frames", UINT64_MAX);
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      read_frame(JsonFields(frames[i], name_, "index.frames[" + std::to_string(i) + "]"));
+    }
+    for (std::size_t i = 0; i < traces_.size(); ++i) {
+      if (traces_[i].events.size() != events_expected_[i]) {
+        throw InputError(name_, "index", "events are missing");
+      }
+    }
+  }
+
+  void read_frame(const JsonFields& fields) {
+    const std::uint64_t which = fields.number("trace");
+    if (which >= traces_.size()) fields.fail("trace", "a frame of an unknown trace");
+    std::vector<TraceEvent>& events = traces_[which].events;
+    if (fields.number("first") != events.size()) fields.fail("first", "frames out of order");
+    const std::uint64_t count = fields.number("events", kFrameEvents);
+    if (count > events_expected_[which] - events.size()) {
+      fields.fail("events", "more than the header says");
+    }
+    const std::uint64_t offset = fields.number("offset");
+    const std::string place = "frame at byte " + std::to_string(offset);
+    const std::string raw =
+        unpack(part(offset, fields.number("bytes"), fields.place_of("bytes")), place);
+    if (raw.size() != count * sizeof(TraceEvent)) {
+      throw InputError(
+          name_, place,
+          "does not hold the " + std::to_string(count) + " events that the index says");
+    }
+    const std::size_t before = events.size();
+    events.resize(before + count);  // there is room for all that the header says
+    std::memcpy(events.data() + before, raw.data(), raw.size());
+    budget_.give_back(raw.size());
+    for (std::size_t i = before; i < events.size(); ++i) {
+      if (static_cast<std::uint8_t>(events[i].kind) >= kEventKinds) {
+        throw InputError(name_, place, "event " + std::to_string(i) + " is of an unknown kind");
+      }
+    }
+  }
+
+  void check(std::size_t which) {
+    const Trace& trace = traces_[which];
+    const std::string place = traces_.size() == 1 ? "" : "devices[" + std::to_string(which) + "]";
+    budget_.hold(trace.blocks * sizeof(std::uint64_t), place);
+    check_trace(trace, place.empty() ? name_ : name_ + ": " + place);
+    budget_.give_back(trace.blocks * sizeof(std::uint64_t));
+  }
+
+  std::string_view bytes_;
+  const std::string& name_;
+  ReadBudget budget_;
+  std::vector<Trace> traces_;
+  std::vector<std::uint64_t> events_expected_;
+};
 
 }  // namespace
 
 std::string write_compact(const std::vector<Trace>& traces) {
   std::string out(kMagic);
-  const std::string header = compress(header_of(traces).dump());
+  const std::string header = compress(json_text(header_of(traces)));
   put_u64(out, header.size());
   out += header;
   json frames = json::array();
@@ -115,7 +248,7 @@ std::string write_compact(const std::vector<Trace>& traces) {
       out += packed;
     }
   }
-  const std::string index = compress(json{{"frames", frames}}.dump());
+  const std::string index = compress(json_text(json{{"frames", frames}}));
   const std::uint64_t index_offset = out.size();
   out += index;
   put_u64(out, index_offset);
@@ -127,87 +260,7 @@ std::string write_compact(const std::vector<Trace>& traces) {
 bool looks_like_compact(std::string_view bytes) { return bytes.starts_with(kMagic); }
 
 std::vector<Trace> read_compact(std::string_view bytes, const std::string& name) {
-  if (!looks_like_compact(bytes)) throw InputError(name, "byte 0", "not a gapless trace");
-  if (bytes.size() < kMagic.size() + 8 + kFooterBytes || !bytes.ends_with(kEndMagic)) {
-    throw InputError(name, "end", "the file is cut off");
-  }
-  const std::uint64_t body = bytes.size() - kFooterBytes;
-  const auto part = [&](std::uint64_t offset, std::uint64_t length, const char* place) {
-    if (offset > body || length > body - offset) {
-      throw InputError(name, place, "points outside of the file");
-    }
-    return bytes.substr(offset, length);
-  };
-  const std::uint64_t header_bytes = get_u64(bytes.substr(kMagic.size()));
-  const json header = parse_json(
-      decompress(part(kMagic.size() + 8, header_bytes, "header"), kMostHeaderBytes, name, "header"),
-      name, "header");
-  const std::string_view footer = bytes.substr(body);
-  const json index =
-      parse_json(decompress(part(get_u64(footer), get_u64(footer.substr(8)), "footer"),
-                            kMostHeaderBytes, name, "index"),
-                 name, "index");
-  std::vector<Trace> traces;
-  try {
-    if (header.at("format").get<int>() != 1) {
-      throw InputError(name, "header",
-                       "format " + header.at("format").dump() + "; this version reads format 1");
-    }
-    for (const json& facts : header.at("devices")) {
-      Trace trace;
-      facts.at("name").get_to(trace.name);
-      facts.at("source").get_to(trace.source);
-      facts.at("device").get_to(trace.device);
-      facts.at("initial_events").get_to(trace.initial_events);
-      facts.at("blocks").get_to(trace.blocks);
-      facts.at("streams").get_to(trace.streams);
-      facts.at("pools").get_to(trace.pools);
-      facts.at("sites").get_to(trace.sites);
-      facts.at("recorded_peak_reserved_bytes").get_to(trace.recorded_peak_reserved_bytes);
-      facts.at("starts_empty").get_to(trace.starts_empty);
-      facts.at("warnings").get_to(trace.warnings);
-      traces.push_back(std::move(trace));
-    }
-    for (const json& frame : index.at("frames")) {
-      const auto which = frame.at("trace").get<std::size_t>();
-      if (which >= traces.size()) throw InputError(name, "index", "a frame of an unknown trace");
-      Trace& trace = traces[which];
-      if (frame.at("first").get<std::size_t>() != trace.events.size()) {
-        throw InputError(name, "index", "frames out of order");
-      }
-      const auto count = frame.at("events").get<std::uint64_t>();
-      const std::string place = "frame at byte " + frame.at("offset").dump();
-      if (count > kFrameEvents) throw InputError(name, place, "too many events");
-      const std::string raw = decompress(part(frame.at("offset").get<std::uint64_t>(),
-                                              frame.at("bytes").get<std::uint64_t>(), "index"),
-                                         count * sizeof(TraceEvent), name, place);
-      if (raw.size() != count * sizeof(TraceEvent)) {
-        throw InputError(name, place, "the frame is too short");
-      }
-      const std::size_t before = trace.events.size();
-      trace.events.resize(before + count);
-      std::memcpy(trace.events.data() + before, raw.data(), raw.size());
-    }
-    for (std::size_t i = 0; i < traces.size(); ++i) {
-      if (traces[i].events.size() != header.at("devices")[i].at("events").get<std::uint64_t>()) {
-        throw InputError(name, "index", "events are missing");
-      }
-    }
-  } catch (const json::exception& error) {
-    throw InputError(name, "header", error.what());
-  }
-  for (const Trace& trace : traces) {
-    for (std::size_t i = 0; i < trace.events.size(); ++i) {
-      if (static_cast<std::uint8_t>(trace.events[i].kind) >= kEventKinds) {
-        throw InputError(name, "event " + std::to_string(i), "an unknown kind");
-      }
-    }
-    if (trace.blocks > trace.events.size()) {
-      throw InputError(name, "header", "more blocks than events");
-    }
-    check_trace(trace);
-  }
-  return traces;
+  return Reader(bytes, name).read();
 }
 
 }  // namespace gapless

@@ -1,5 +1,7 @@
 #include "allocator/trace/load.h"
 
+#include <utility>
+
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
@@ -7,8 +9,9 @@
 
 namespace gapless {
 
-Snapshot load_snapshot(const std::string& path) {
-  std::string bytes = read_file(path);
+Snapshot load_snapshot(const std::string& path) { return snapshot_of(read_file(path), path); }
+
+Snapshot snapshot_of(std::string bytes, const std::string& path) {
   if (bytes.empty()) throw InputError(path + ": is empty");
   if (!looks_like_pickle(bytes)) {
     throw InputError(path, "byte 0",
@@ -17,7 +20,12 @@ Snapshot load_snapshot(const std::string& path) {
   }
   const PickleDocument document(std::move(bytes), path);
   Snapshot snapshot = read_snapshot(document);
-  for (const Trace& trace : snapshot.traces) check_trace(trace);
+  for (const Trace& trace : snapshot.traces) {
+    const std::uint64_t checking = trace.blocks * sizeof(std::uint64_t);
+    document.budget().hold(checking, "events");
+    check_trace(trace, path + ": gpu " + std::to_string(trace.device));
+    document.budget().give_back(checking);
+  }
   return snapshot;
 }
 
@@ -26,7 +34,7 @@ std::vector<Trace> load_traces(const std::string& path) {
   if (std::string bytes = read_file(path); looks_like_compact(bytes)) {
     traces = read_compact(bytes, path);
   } else {
-    traces = load_snapshot(path).traces;
+    traces = snapshot_of(std::move(bytes), path).traces;
   }
   if (traces.empty()) {
     throw InputError(path +

@@ -15,5 +15,7 @@ std::vector<Trace> load_traces(const std::string& path);
 
 /// A PyTorch snapshot with its segments. Throws InputError.
 Snapshot load_snapshot(const std::string& path);
+/// The same of a file's bytes; `path` stands in errors.
+Snapshot snapshot_of(std::string bytes, const std::string& path);
 
 }  // namespace gapless

@@ -129,14 +129,15 @@ const char* PickleValue::kind_name() const {
 // The stack machine that a pickle is a program for.
 class PickleMachine {
  public:
-  explicit PickleMachine(PickleDocument& document) : document_(document), bytes_(document.bytes_) {}
+  explicit PickleMachine(PickleDocument& document)
+      : document_(document), budget_(document.budget_), bytes_(document.bytes_) {}
 
   void run() {
     if (bytes_.empty()) fail("the file is empty");
     for (bool stopped = false; !stopped;) {
       op_at_ = at_;
       const auto op = static_cast<unsigned char>(take(1)[0]);
-      ++document_.opcodes_;
+      ++opcodes_;
       stopped = step(op);
     }
     document_.root_ = pop();
@@ -146,7 +147,13 @@ class PickleMachine {
   using Kind = PickleValue::Kind;
 
   [[noreturn]] void fail(const std::string& cause) const {
-    throw InputError(document_.name_, "byte " + std::to_string(op_at_), cause);
+    throw InputError(document_.name(), here(), cause);
+  }
+  [[nodiscard]] std::string here() const { return "byte " + std::to_string(op_at_); }
+  // Room for so many more elements, held against the file's budget.
+  template <class T>
+  void make_room(std::vector<T>& list, std::uint64_t more) {
+    budget_.make_room(list, more, [this] { return here(); });
   }
 
   std::string_view take(std::uint64_t count) {
@@ -166,7 +173,10 @@ class PickleMachine {
     return value;
   }
 
-  void push(PickleValue value) { stack_.push_back(value); }
+  void push(PickleValue value) {
+    make_room(stack_, 1);
+    stack_.push_back(value);
+  }
   void push_integer(std::int64_t integer) {
     PickleValue value;
     value.kind_ = Kind::integer;
@@ -222,6 +232,8 @@ class PickleMachine {
   // A container of the `count` topmost values.
   void push_container(Kind kind, std::size_t count) {
     if (stack_.size() - floor() < count) fail("the stack is empty");
+    const std::uint64_t taken = count == 0 ? 0 : ReadBudget::allocated(count * sizeof(PickleValue));
+    budget_.hold(sizeof(std::vector<PickleValue>) + taken, [this] { return here(); });
     const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
     document_.containers_.emplace_back(first, stack_.end());
     stack_.erase(first, stack_.end());
@@ -239,15 +251,17 @@ class PickleMachine {
       fail(std::string(op) + " to a " + target.kind_name());
     }
     if (kind == Kind::dict && count % 2 != 0) fail("a dict key without a value");
+    make_room(*target.items_, count);
     target.items_->insert(target.items_->end(), first, stack_.end());
     stack_.erase(first, stack_.end());
   }
 
   void put(std::uint64_t index) {
     // Pickles number what they memoize; a number beyond the opcodes so far is an attack on memory.
-    if (index > document_.opcodes_) fail("memo number " + std::to_string(index) + " out of range");
+    if (index > opcodes_) fail("memo number " + std::to_string(index) + " out of range");
     if (stack_.size() <= floor()) fail("the stack is empty");
     if (index >= memo_.size()) {
+      make_room(memo_, index + 1 - memo_.size());
       memo_.resize(index + 1);
       known_.resize(index + 1, false);
     }
@@ -280,6 +294,7 @@ class PickleMachine {
       case kStop:
         return true;
       case kMark:
+        make_room(marks_, 1);
         marks_.push_back(stack_.size());
         return false;
       case kPop:
@@ -419,7 +434,9 @@ class PickleMachine {
   }
 
   PickleDocument& document_;
+  ReadBudget& budget_;
   const std::string& bytes_;
+  std::uint64_t opcodes_ = 0;
   std::size_t at_ = 0;
   std::size_t op_at_ = 0;
   std::vector<PickleValue> stack_;
@@ -429,7 +446,7 @@ class PickleMachine {
 };
 
 PickleDocument::PickleDocument(std::string bytes, std::string name)
-    : name_(std::move(name)), bytes_(std::move(bytes)) {
+    : budget_(std::move(name), bytes.size()), bytes_(std::move(bytes)) {
   PickleMachine(*this).run();
 }
 

@@ -7,9 +7,9 @@
 // Written here because no library is left to read it: torch's own C++ unpickler knows protocol 2
 // only, and PyTorch writes snapshots in protocol 4 or 5.
 //
-// Hostile input is bounded: values live in one arena whose size is at most a constant times the
-// file's, lengths are checked against what is left, nesting costs no call stack, and a cycle is
-// only a reference that readers with a fixed schema never follow round.
+// Hostile input is bounded: what values take is held against the file's budget, which readers of
+// the document share, lengths are checked against what is left, nesting costs no call stack, and a
+// cycle is only a reference that readers with a fixed schema never follow round.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "allocator/base/read_budget.h"
 
 namespace gapless {
 
@@ -67,17 +69,16 @@ class PickleDocument {
   PickleDocument& operator=(const PickleDocument&) = delete;
 
   [[nodiscard]] const PickleValue& root() const { return root_; }
-  [[nodiscard]] const std::string& name() const { return name_; }
-  /// How many opcodes made it: a bound for what a reader may visit.
-  [[nodiscard]] std::uint64_t opcodes() const { return opcodes_; }
+  [[nodiscard]] const std::string& name() const { return budget_.file(); }
+  /// What is left to whoever reads it: one value may be referred to many times.
+  [[nodiscard]] ReadBudget& budget() const { return budget_; }
 
  private:
   friend class PickleMachine;
-  std::string name_;
+  mutable ReadBudget budget_;
   std::string bytes_;
   std::deque<std::vector<PickleValue>> containers_;
   PickleValue root_;
-  std::uint64_t opcodes_ = 0;
 };
 
 /// Whether the file's first bytes are a pickle of protocol 2 to 5.

@@ -1,71 +1,93 @@
 #include "allocator/trace/snapshot.h"
 
 #include <algorithm>
+#include <concepts>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <unordered_map>
 
+#include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "allocator/trace/pickle.h"
 
 namespace gapless {
 namespace {
 
-// Reads fields with a path for errors, and counts what it visits: a pickle may refer to one value
-// many times, and must not make its reader larger than its file.
+// Reads fields with a path for errors (a text or a function that makes one), and pays for what it
+// looks at: a pickle may refer to one value many times.
 class Schema {
  public:
   explicit Schema(const PickleDocument& document)
-      : document_(document), budget_(document.opcodes() + 16) {}
+      : document_(document), budget_(document.budget()) {}
 
-  [[noreturn]] void fail(const std::string& place, const std::string& cause) const {
-    throw InputError(document_.name(), place, cause);
+  template <class Place>
+  [[noreturn]] void fail(const Place& place, const std::string& cause) const {
+    if constexpr (std::invocable<const Place&>) {
+      throw InputError(document_.name(), place(), cause);
+    } else {
+      throw InputError(document_.name(), place, cause);
+    }
   }
+  [[nodiscard]] ReadBudget& budget() const { return budget_; }
 
-  void visit(const std::string& place) {
-    if (budget_-- == 0) fail(place, "the same value is used over and over; not a memory snapshot");
-  }
-
-  const PickleValue& dict(const PickleValue& value, const std::string& place) const {
+  template <class Place>
+  const PickleValue& dict(const PickleValue& value, const Place& place) const {
     if (!value.is_dict()) fail(place, std::string("expected a dict, found ") + value.kind_name());
     return value;
   }
-  const std::vector<PickleValue>& list(const PickleValue& value, const std::string& place) const {
+  template <class Place>
+  const std::vector<PickleValue>& list(const PickleValue& value, const Place& place) const {
     if (!value.is_list()) fail(place, std::string("expected a list, found ") + value.kind_name());
     return value.items();
   }
-  const PickleValue& need(const PickleValue& dict, std::string_view key,
-                          const std::string& place) const {
-    const PickleValue* value = dict.find(key);
+  template <class Place>
+  const PickleValue* find(const PickleValue& dict, std::string_view key, const Place& place) const {
+    budget_.work(1 + dict.items().size(), place);
+    return dict.find(key);
+  }
+  template <class Place>
+  const PickleValue& need(const PickleValue& dict, std::string_view key, const Place& place) const {
+    const PickleValue* value = find(dict, key, place);
     if (value == nullptr) fail(place, "\"" + std::string(key) + "\" is missing");
     return *value;
   }
+  template <class Place>
   std::optional<std::uint64_t> number(const PickleValue& dict, std::string_view key,
-                                      const std::string& place) const {
-    const PickleValue* value = dict.find(key);
+                                      const Place& place) const {
+    const PickleValue* value = find(dict, key, place);
     if (value == nullptr || value->is_none()) return {};
     if (!value->is_integer()) {
-      fail(place + "." + std::string(key),
-           std::string("expected an int, found ") + value->kind_name());
+      fail(field(place, key), std::string("expected an int, found ") + value->kind_name());
     }
     return static_cast<std::uint64_t>(value->integer());
   }
+  template <class Place>
   std::uint64_t need_number(const PickleValue& dict, std::string_view key,
-                            const std::string& place) const {
+                            const Place& place) const {
     const auto value = number(dict, key, place);
     if (!value) fail(place, "\"" + std::string(key) + "\" is missing");
     return *value;
   }
-  static std::string_view text(const PickleValue& dict, std::string_view key) {
-    const PickleValue* value = dict.find(key);
+  /// A size of memory, of which there is at most so much.
+  template <class Place>
+  void check_size(std::uint64_t bytes, std::string_view key, const Place& place) const {
+    if (bytes <= kMostTraceBytes) return;
+    const auto number = static_cast<std::int64_t>(bytes);  // a negative one, or a very large one
+    fail(field(place, key), (number < 0 ? std::to_string(number) + " bytes" : format_bytes(bytes)) +
+                                ": no GPU has memory of that size");
+  }
+  template <class Place>
+  std::string_view text(const PickleValue& dict, std::string_view key, const Place& place) const {
+    const PickleValue* value = find(dict, key, place);
     return value != nullptr && value->is_text() ? value->text() : std::string_view();
   }
 
   // "(0, 1)" of a pair of ints; empty where there is none.
-  static std::string pool(const PickleValue& dict) {
+  template <class Place>
+  std::string pool(const PickleValue& dict, const Place& place) const {
     for (const std::string_view key : {"segment_pool_id", "pool_id"}) {
-      const PickleValue* value = dict.find(key);
+      const PickleValue* value = find(dict, key, place);
       if (value == nullptr || !value->is_list() || value->items().size() != 2) continue;
       const auto& pair = value->items();
       if (!pair[0].is_integer() || !pair[1].is_integer()) continue;
@@ -75,77 +97,147 @@ class Schema {
     return {};
   }
 
-  // "train.py:120 forward": the innermost frame of a Python file, else the innermost frame.
-  static std::string site(const PickleValue& dict) {
-    const PickleValue* frames = dict.find("frames");
-    if (frames == nullptr || !frames->is_list()) return {};
-    const PickleValue* chosen = nullptr;
+  // "train.py:120 forward": the innermost frame of a Python file, else the innermost frame. It
+  // stays where it is as long as this.
+  template <class Place>
+  const std::string& site(const PickleValue& dict, const Place& place) {
+    static const std::string kUnknown;
+    const PickleValue* frames = find(dict, "frames", place);
+    if (frames == nullptr || !frames->is_list()) return kUnknown;
+    const Frame* chosen = nullptr;
     constexpr std::size_t kLook = 64;
     const auto& all = frames->items();
     for (std::size_t i = 0; i < std::min(all.size(), kLook); ++i) {
+      budget_.work(1, place);
       if (!all[i].is_dict()) continue;
-      if (chosen == nullptr) chosen = &all[i];
-      if (text(all[i], "filename").ends_with(".py")) {
-        chosen = &all[i];
-        break;
-      }
+      const Frame& frame = frame_of(all[i], place);
+      if (chosen == nullptr || frame.of_python) chosen = &frame;
+      if (frame.of_python) break;
     }
-    if (chosen == nullptr) return {};
-    std::string where(text(*chosen, "filename"));
-    if (const PickleValue* line = chosen->find("line"); line != nullptr && line->is_integer()) {
-      where += ":" + std::to_string(line->integer());
-    }
-    const std::string_view name = text(*chosen, "name");
-    if (!name.empty()) where += " " + std::string(name);
-    return where;
+    return chosen == nullptr ? kUnknown : chosen->site;
   }
 
  private:
+  struct Frame {
+    std::string site;
+    bool of_python = false;
+  };
+
+  template <class Place>
+  static std::string field(const Place& place, std::string_view key) {
+    if constexpr (std::invocable<const Place&>) {
+      return place() + "." + std::string(key);
+    } else {
+      return std::string(place) + "." + std::string(key);
+    }
+  }
+
+  // Thousands of stacks share a few hundred frames: each is read once.
+  template <class Place>
+  const Frame& frame_of(const PickleValue& dict, const Place& place) {
+    const auto known = frames_.find(&dict.items());
+    if (known != frames_.end()) return known->second;
+    const std::string_view file = text(dict, "filename", place);
+    const std::string_view name = text(dict, "name", place);
+    constexpr std::uint64_t kLongestNumber = 24;
+    const std::uint64_t most = file.size() + name.size() + kLongestNumber;
+    budget_.work(most, place);
+    budget_.hold(kNodeBytes + ReadBudget::allocated_text(most), place);
+    Frame frame;
+    frame.of_python = file.ends_with(".py");
+    frame.site.reserve(most);
+    frame.site = file;
+    if (const PickleValue* line = find(dict, "line", place);
+        line != nullptr && line->is_integer()) {
+      frame.site += ":" + std::to_string(line->integer());
+    }
+    if (!name.empty()) frame.site.append(" ").append(name);
+    return frames_.emplace(&dict.items(), std::move(frame)).first->second;
+  }
+
+  static constexpr std::uint64_t kNodeBytes =
+      ReadBudget::allocated(sizeof(void*) * 2 + sizeof(Frame)) + 2 * sizeof(void*);
+
   const PickleDocument& document_;
-  std::uint64_t budget_;
+  ReadBudget& budget_;
+  std::unordered_map<const void*, Frame> frames_;
 };
+
+DeviceIndex read_device(const Schema& schema, std::uint64_t number, const std::string& place) {
+  if (number >= kMostDevices) {
+    schema.fail(place, "device " + std::to_string(static_cast<std::int64_t>(number)) +
+                           "; a process has at most " + std::to_string(kMostDevices));
+  }
+  return static_cast<DeviceIndex>(number);
+}
+
+// What reports make of each segment and each block later, beside what is held here.
+constexpr std::uint64_t kReportOfSegment = 2 * KiB;
+constexpr std::uint64_t kReportOfBlock = 128;
+
+template <class Place>
+SnapshotBlock read_block(Schema& schema, const PickleValue& value, std::uint64_t address,
+                         const Place& place) {
+  const PickleValue& record = schema.dict(value, place);
+  SnapshotBlock block;
+  block.bytes = schema.need_number(record, "size", place);
+  block.address = schema.number(record, "address", place).value_or(address);
+  block.requested_bytes = schema.number(record, "requested_size", place).value_or(block.bytes);
+  schema.check_size(block.requested_bytes, "requested_size", place);
+  const std::string_view state = schema.text(record, "state", place);
+  block.allocated = state == "active_allocated";
+  block.pending_free = state == "active_pending_free" || state == "active_awaiting_free";
+  if (!block.allocated && !block.pending_free && state != "inactive") {
+    constexpr std::size_t kShown = 100;
+    schema.fail(place, "unknown state \"" + std::string(state.substr(0, kShown)) + "\"");
+  }
+  if (block.allocated || block.pending_free) {
+    const std::string& site = schema.site(record, place);
+    schema.budget().hold(ReadBudget::allocated_text(site.size()), place);
+    schema.budget().work(site.size() / 16, place);
+    block.site = site;
+  }
+  return block;
+}
 
 std::vector<SnapshotSegment> read_segments(Schema& schema, const PickleValue& value) {
   std::vector<SnapshotSegment> segments;
   const auto& list = schema.list(value, "segments");
+  schema.budget().make_room(segments, list.size(), "segments");
+  std::uint64_t total = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string place = "segments[" + std::to_string(i) + "]";
-    schema.visit(place);
     const PickleValue& source = schema.dict(list[i], place);
-    SnapshotSegment segment;
-    segment.device = static_cast<DeviceIndex>(schema.number(source, "device", place).value_or(0));
+    schema.budget().hold(kReportOfSegment, place);
+    SnapshotSegment& segment = segments.emplace_back();
+    segment.device =
+        read_device(schema, schema.number(source, "device", place).value_or(0), place + ".device");
     segment.address = schema.need_number(source, "address", place);
     segment.bytes = schema.need_number(source, "total_size", place);
+    schema.check_size(segment.bytes, "total_size", place);
+    total += segment.bytes;
+    schema.check_size(total, "total_size", place);
     segment.stream = schema.number(source, "stream", place).value_or(0);
-    segment.type = Schema::text(source, "segment_type");
-    segment.pool = Schema::pool(source);
-    if (const PickleValue* expandable = source.find("is_expandable")) {
+    const std::string_view type = schema.text(source, "segment_type", place);
+    schema.budget().hold(ReadBudget::allocated_text(type.size()), place);
+    schema.budget().work(type.size() / 16, place);
+    segment.type = type;
+    segment.pool = schema.pool(source, place);
+    if (const PickleValue* expandable = schema.find(source, "is_expandable", place)) {
       segment.expandable = expandable->is_integer() && expandable->integer() != 0;
     }
     const auto& blocks = schema.list(schema.need(source, "blocks", place), place + ".blocks");
-    std::uint64_t address = segment.address;
+    schema.budget().make_room(segment.blocks, blocks.size(), place);
+    schema.budget().hold(blocks.size() * kReportOfBlock, place);
+    std::uint64_t left = segment.bytes;
     for (std::size_t j = 0; j < blocks.size(); ++j) {
-      const std::string at = place + ".blocks[" + std::to_string(j) + "]";
-      schema.visit(at);
-      const PickleValue& record = schema.dict(blocks[j], at);
-      SnapshotBlock block;
-      block.bytes = schema.need_number(record, "size", at);
-      block.address = schema.number(record, "address", at).value_or(address);
-      block.requested_bytes = schema.number(record, "requested_size", at).value_or(block.bytes);
-      const std::string_view state = Schema::text(record, "state");
-      block.allocated = state == "active_allocated";
-      block.pending_free = state == "active_pending_free" || state == "active_awaiting_free";
-      if (!block.allocated && !block.pending_free && state != "inactive") {
-        schema.fail(at, "unknown state \"" + std::string(state) + "\"");
-      }
-      if (block.bytes > segment.bytes - (address - segment.address)) {
-        schema.fail(at, "the blocks are larger than their segment");
-      }
-      if (block.allocated || block.pending_free) block.site = Schema::site(record);
-      address += block.bytes;
+      const auto at = [&] { return place + ".blocks[" + std::to_string(j) + "]"; };
+      const std::uint64_t address = segment.address + (segment.bytes - left);
+      SnapshotBlock block = read_block(schema, blocks[j], address, at);
+      if (block.bytes > left) schema.fail(at, "the blocks are larger than their segment");
+      left -= block.bytes;
       segment.blocks.push_back(std::move(block));
     }
-    segments.push_back(std::move(segment));
   }
   return segments;
 }
@@ -164,44 +256,60 @@ std::optional<EventKind> kind_of(std::string_view action) {
   return {};
 }
 
-// Gives a small number to each of a few values.
-template <class Value>
+// What an unordered_map takes for one more entry of that size.
+constexpr std::uint64_t node_bytes(std::size_t entry) {
+  return ReadBudget::allocated(2 * sizeof(void*) + entry) + 2 * sizeof(void*);
+}
+
+// Gives a small number to each of a few values. Keys that are views point to where the values came
+// from, which outlives this.
+template <class Value, class Key = Value>
 class Interner {
  public:
-  Interner(std::vector<Value>& values, std::size_t most) : values_(values), most_(most) {
-    for (std::size_t i = 0; i < values.size(); ++i) numbers_[values[i]] = i;
+  Interner(std::vector<Value>& values, std::size_t most, ReadBudget& budget)
+      : values_(values), most_(most), budget_(budget) {
+    for (std::size_t i = 0; i < values.size(); ++i) numbers_.emplace(values[i], i);
   }
-  std::optional<std::size_t> operator()(const Value& value) {
-    const auto [found, added] = numbers_.try_emplace(value, values_.size());
-    if (added) {
-      if (values_.size() >= most_) return {};
-      values_.push_back(value);
-    }
-    return found->second;
+  template <class Place>
+  std::optional<std::size_t> operator()(const Key& key, const Place& place) {
+    if (const auto found = numbers_.find(key); found != numbers_.end()) return found->second;
+    if (values_.size() >= most_) return {};
+    std::uint64_t bytes = node_bytes(sizeof(std::pair<const Key, std::size_t>));
+    if constexpr (requires { key.size(); }) bytes += ReadBudget::allocated_text(key.size());
+    budget_.hold(bytes, place);
+    budget_.make_room(values_, 1, place);
+    numbers_.emplace(key, values_.size());
+    values_.emplace_back(key);
+    return values_.size() - 1;
   }
 
  private:
   std::vector<Value>& values_;
   std::size_t most_;
-  std::unordered_map<Value, std::size_t> numbers_;
+  ReadBudget& budget_;
+  std::unordered_map<Key, std::size_t> numbers_;
 };
+
+using SegmentList = std::vector<const SnapshotSegment*>;
 
 // Builds the trace of one device: numbers the blocks, finds those that were live before.
 class TraceBuilder {
  public:
-  TraceBuilder(Schema& schema, const Snapshot& snapshot, DeviceIndex device)
+  TraceBuilder(Schema& schema, const Snapshot& snapshot, const SegmentList& segments,
+               DeviceIndex device)
       : schema_(schema),
-        snapshot_(snapshot),
-        streams_(trace_.streams, UINT16_MAX),
-        pools_(trace_.pools, UINT8_MAX),
-        sites_(trace_.sites, UINT32_MAX) {
+        budget_(schema.budget()),
+        segments_(segments),
+        streams_(trace_.streams, kMostStreams, budget_),
+        pools_(trace_.pools, kMostPools, budget_),
+        sites_(trace_.sites, UINT32_MAX, budget_) {
     trace_.name = snapshot.name;
     trace_.source = "PyTorch snapshot";
     trace_.device = device;
   }
 
   Trace build(const std::vector<PickleValue>& entries) {
-    trace_.events.reserve(entries.size());
+    budget_.make_room(trace_.events, entries.size(), list_place());
     for (std::size_t i = 0; i < entries.size(); ++i) add(entries[i], i);
     add_survivors();
     put_initial_first();
@@ -214,84 +322,101 @@ class TraceBuilder {
     std::uint32_t block = 0;
     bool requested = false;  // free_requested was seen
   };
+  static constexpr std::uint64_t kLiveBytes = node_bytes(sizeof(std::pair<std::uint64_t, Live>));
+
+  [[nodiscard]] std::string list_place() const {
+    return "device_traces[" + std::to_string(trace_.device) + "]";
+  }
 
   void add(const PickleValue& value, std::size_t index) {
-    const auto place = [&] {
-      return "device_traces[" + std::to_string(trace_.device) + "][" + std::to_string(index) + "]";
-    };
-    if (!value.is_dict()) schema_.dict(value, place());
-    const PickleValue* action = value.find("action");
-    if (action == nullptr || !action->is_text()) schema_.fail(place(), "\"action\" is missing");
-    schema_.visit("device_traces");
+    const auto place = [&] { return list_place() + "[" + std::to_string(index) + "]"; };
+    schema_.dict(value, place);
+    const PickleValue* action = schema_.find(value, "action", place);
+    if (action == nullptr || !action->is_text()) schema_.fail(place, "\"action\" is missing");
     const auto kind = kind_of(action->text());
     if (!kind) return;
     TraceEvent event;
     event.kind = *kind;
-    const auto number = [&](std::string_view key) -> std::optional<std::uint64_t> {
-      const PickleValue* found = value.find(key);
-      if (found == nullptr || found->is_none()) return {};
-      if (!found->is_integer()) (void)schema_.number(value, key, place());
-      return static_cast<std::uint64_t>(found->integer());
-    };
     const bool about_memory = *kind != EventKind::oom && *kind != EventKind::marker;
-    const auto address = number(*kind == EventKind::oom ? "device_free" : "addr");
-    const auto bytes = number("size");
-    if (!bytes) schema_.fail(place(), "\"size\" is missing");
-    if (!address && about_memory) schema_.fail(place(), "\"addr\" is missing");
+    const auto address =
+        schema_.number(value, *kind == EventKind::oom ? "device_free" : "addr", place);
+    event.bytes = schema_.need_number(value, "size", place);
+    if (!address && about_memory) schema_.fail(place, "\"addr\" is missing");
+    if (about_memory) schema_.check_size(event.bytes, "size", place);
     event.address = address.value_or(0);
-    event.bytes = *bytes;
-    event.time_us = number("time_us").value_or(0);
-    const auto stream = streams_(number("stream").value_or(0));
-    if (!stream) schema_.fail(place(), "more than 65535 streams");
-    event.stream = static_cast<std::uint16_t>(*stream);
-    if (const std::string pool = Schema::pool(value); !pool.empty() && pool != "(0, 0)") {
-      const auto number_of_pool = pools_(pool);
-      if (!number_of_pool) schema_.fail(place(), "more than 255 memory pools");
-      event.pool = static_cast<std::uint8_t>(*number_of_pool);
-    }
+    event.time_us = schema_.number(value, "time_us", place).value_or(0);
+    event.stream = stream_number(schema_.number(value, "stream", place).value_or(0), place);
+    event.pool = pool_number(schema_.pool(value, place), place);
     switch (*kind) {
       case EventKind::alloc:
-        add_alloc(event, value);
+        event.site = site_number(schema_.site(value, place), place);
+        add_alloc(event, place);
         break;
       case EventKind::free_requested:
       case EventKind::free:
-        add_free(event);
+        add_free(event, place);
         break;
       case EventKind::oom:
-        note_site(event, value);
-        trace_.events.push_back(event);
+        event.site = site_number(schema_.site(value, place), place);
+        push(event, place);
         break;
       default:
-        trace_.events.push_back(event);
+        push(event, place);
         break;
     }
   }
 
-  void note_site(TraceEvent& event, const PickleValue& value) {
-    if (const std::string site = Schema::site(value); !site.empty()) {
-      event.site = static_cast<std::uint32_t>(sites_(site).value_or(0));
-    }
+  template <class Place>
+  std::uint16_t stream_number(std::uint64_t stream, const Place& place) {
+    const auto number = streams_(stream, place);
+    if (!number) schema_.fail(place, "more than " + std::to_string(kMostStreams) + " streams");
+    return static_cast<std::uint16_t>(*number);
+  }
+  template <class Place>
+  std::uint8_t pool_number(const std::string& pool, const Place& place) {
+    if (pool.empty() || pool == "(0, 0)") return 0;
+    const auto number = pools_(pool, place);
+    if (!number) schema_.fail(place, "more than " + std::to_string(kMostPools) + " memory pools");
+    return static_cast<std::uint8_t>(*number);
+  }
+  template <class Place>
+  std::uint32_t site_number(const std::string& site, const Place& place) {
+    if (site.empty()) return 0;
+    budget_.work(site.size() / 16, place);
+    return static_cast<std::uint32_t>(sites_(site, place).value_or(0));
+  }
+  template <class Place>
+  void push(const TraceEvent& event, const Place& place) {
+    budget_.make_room(trace_.events, 1, place);
+    trace_.events.push_back(event);
+  }
+  template <class Place>
+  void set_live(std::uint64_t address, std::uint32_t block, const Place& place) {
+    const auto [entry, added] = live_.insert_or_assign(address, Live{block, false});
+    if (added) budget_.hold(kLiveBytes, place);
   }
 
-  void add_alloc(TraceEvent event, const PickleValue& value) {
+  template <class Place>
+  void add_alloc(TraceEvent event, const Place& place) {
     if (const auto found = live_.find(event.address); found != live_.end()) {
       // Its free was lost (a ring buffer that ran over): it must have happened by now.
       TraceEvent lost = event;
       lost.kind = EventKind::free;
       lost.block = found->second.block;
-      trace_.events.push_back(lost);
+      push(lost, place);
       ++lost_frees_;
     }
-    note_site(event, value);
     event.block = trace_.blocks++;
-    live_[event.address] = {event.block, false};
-    trace_.events.push_back(event);
+    set_live(event.address, event.block, place);
+    push(event, place);
   }
 
-  void add_free(TraceEvent event) {
+  template <class Place>
+  void add_free(TraceEvent event, const Place& place) {
     auto found = live_.find(event.address);
     if (found == live_.end()) {  // allocated before the recording began
-      found = live_.emplace(event.address, Live{add_initial(event), false}).first;
+      set_live(event.address, add_initial(event, place), place);
+      found = live_.find(event.address);
     }
     event.block = found->second.block;
     if (event.kind == EventKind::free_requested) {
@@ -299,36 +424,36 @@ class TraceBuilder {
       found->second.requested = true;
     } else {
       live_.erase(found);
+      budget_.give_back(kLiveBytes);
     }
-    trace_.events.push_back(event);
+    push(event, place);
   }
 
-  std::uint32_t add_initial(const TraceEvent& like) {
+  template <class Place>
+  std::uint32_t add_initial(const TraceEvent& like, const Place& place) {
     TraceEvent event = like;
     event.kind = EventKind::alloc;
     event.block = trace_.blocks++;
     event.time_us = 0;
+    budget_.make_room(initial_, 1, place);
     initial_.push_back(event);
     return event.block;
   }
 
   // Blocks that are active at the end and that no event speaks of were live all along.
   void add_survivors() {
-    for (const SnapshotSegment& segment : snapshot_.segments) {
-      if (segment.device != trace_.device) continue;
-      for (const SnapshotBlock& block : segment.blocks) {
+    const std::string place = list_place() + ": blocks live before";
+    for (const SnapshotSegment* segment : segments_) {
+      for (const SnapshotBlock& block : segment->blocks) {
+        budget_.work(1, place);
         if ((!block.allocated && !block.pending_free) || live_.contains(block.address)) continue;
         TraceEvent event;
         event.address = block.address;
         event.bytes = block.requested_bytes;
-        event.stream = static_cast<std::uint16_t>(streams_(segment.stream).value_or(0));
-        if (!segment.pool.empty() && segment.pool != "(0, 0)") {
-          event.pool = static_cast<std::uint8_t>(pools_(segment.pool).value_or(0));
-        }
-        if (!block.site.empty()) {
-          event.site = static_cast<std::uint32_t>(sites_(block.site).value_or(0));
-        }
-        live_[block.address] = {add_initial(event), false};
+        event.stream = stream_number(segment->stream, place);
+        event.pool = pool_number(segment->pool, place);
+        event.site = site_number(block.site, place);
+        set_live(block.address, add_initial(event, place), place);
       }
     }
   }
@@ -338,6 +463,7 @@ class TraceBuilder {
         initial_.begin(), initial_.end(),
         [](const TraceEvent& a, const TraceEvent& b) { return a.address < b.address; });
     trace_.initial_events = initial_.size();
+    budget_.make_room(trace_.events, initial_.size(), list_place());
     trace_.events.insert(trace_.events.begin(), initial_.begin(), initial_.end());
     if (lost_frees_ != 0) {
       trace_.warnings.push_back(std::to_string(lost_frees_) +
@@ -348,9 +474,7 @@ class TraceBuilder {
   // Undoes the driver's part of the recording from the final segments backwards.
   void find_recorded_peak() {
     std::uint64_t reserved = 0;
-    for (const SnapshotSegment& segment : snapshot_.segments) {
-      if (segment.device == trace_.device) reserved += segment.bytes;
-    }
+    for (const SnapshotSegment* segment : segments_) reserved += segment->bytes;
     std::uint64_t peak = reserved;
     bool consistent = true;
     for (auto event = trace_.events.rbegin(); event != trace_.events.rend(); ++event) {
@@ -363,6 +487,7 @@ class TraceBuilder {
         case EventKind::segment_free:
         case EventKind::segment_unmap:
           reserved += event->bytes;
+          consistent = consistent && reserved <= kMostTraceBytes;
           break;
         default:
           break;
@@ -378,11 +503,12 @@ class TraceBuilder {
   }
 
   Schema& schema_;
-  const Snapshot& snapshot_;
+  ReadBudget& budget_;
+  const SegmentList& segments_;
   Trace trace_;
   Interner<std::uint64_t> streams_;
   Interner<std::string> pools_;
-  Interner<std::string> sites_;
+  Interner<std::string, std::string_view> sites_;
   std::unordered_map<std::uint64_t, Live> live_;
   std::vector<TraceEvent> initial_;
   std::uint64_t lost_frees_ = 0;
@@ -401,15 +527,25 @@ Snapshot read_snapshot(const PickleDocument& document) {
   }
   schema.dict(root, "top level");
   snapshot.segments = read_segments(schema, schema.need(root, "segments", "top level"));
-  const PickleValue* traces = root.find("device_traces");
+  const PickleValue* traces = schema.find(root, "device_traces", "top level");
   if (traces == nullptr || traces->is_none()) return snapshot;
+  std::map<DeviceIndex, SegmentList> by_device;
+  for (const SnapshotSegment& segment : snapshot.segments) {
+    SegmentList& segments = by_device[segment.device];
+    schema.budget().make_room(segments, 1, "segments");
+    segments.push_back(&segment);
+  }
   const auto& devices = schema.list(*traces, "device_traces");
-  for (std::size_t device = 0; device < devices.size(); ++device) {
-    const std::string place = "device_traces[" + std::to_string(device) + "]";
-    const auto& entries = schema.list(devices[device], place);
-    schema.visit(place);
+  if (devices.size() > kMostDevices) {
+    schema.fail("device_traces", std::to_string(devices.size()) +
+                                     " devices; a process has at most " +
+                                     std::to_string(kMostDevices));
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const auto& entries = schema.list(devices[i], "device_traces[" + std::to_string(i) + "]");
     if (entries.empty()) continue;
-    TraceBuilder builder(schema, snapshot, static_cast<DeviceIndex>(device));
+    const auto device = static_cast<DeviceIndex>(i);
+    TraceBuilder builder(schema, snapshot, by_device[device], device);
     snapshot.traces.push_back(builder.build(entries));
   }
   return snapshot;

@@ -55,30 +55,46 @@ std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain) {
   return peak;
 }
 
-void check_trace(const Trace& trace) {
-  enum class State : std::uint8_t { unseen, live, freed };
-  std::vector<State> state(trace.blocks, State::unseen);
+void check_trace(const Trace& trace, const std::string& file) {
+  constexpr std::uint64_t kFreed = UINT64_MAX;
+  constexpr std::uint64_t kUnseen = kFreed - 1;
+  std::vector<std::uint64_t> live_bytes(trace.blocks, kUnseen);
+  std::uint64_t live = 0;
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& event = trace.events[i];
     const auto fail = [&](const char* cause) {
-      throw InputError(trace.name, "event " + std::to_string(i), cause);
+      throw InputError(file.empty() ? trace.name : file, "event " + std::to_string(i), cause);
     };
     if (event.stream >= trace.streams.size()) fail("a stream that the header does not list");
     if (event.pool >= trace.pools.size()) fail("a pool that the header does not list");
     if (event.site >= trace.sites.size()) fail("a call site that the header does not list");
-    if (event.kind != EventKind::alloc && event.kind != EventKind::free &&
-        event.kind != EventKind::free_requested) {
-      continue;
+    switch (event.kind) {
+      case EventKind::alloc:
+      case EventKind::free_requested:
+      case EventKind::free:
+        break;
+      case EventKind::segment_alloc:
+      case EventKind::segment_free:
+      case EventKind::segment_map:
+      case EventKind::segment_unmap:
+        if (event.bytes > kMostTraceBytes) fail("a segment of more than 1 PiB");
+        continue;
+      default:
+        continue;
     }
     if (event.block >= trace.blocks) fail("a block number out of range");
-    State& block = state[event.block];
+    std::uint64_t& block = live_bytes[event.block];
     if (event.kind == EventKind::alloc) {
-      if (block != State::unseen) fail("a block is allocated twice");
-      if (event.bytes > TiB * 1024) fail("an allocation of more than 1 PiB");
-      block = State::live;
+      if (block != kUnseen) fail("a block is allocated twice");
+      if (event.bytes > kMostTraceBytes) fail("an allocation of more than 1 PiB");
+      block = event.bytes;
+      live += block;
+      if (live > kMostTraceBytes) fail("more than 1 PiB is live at once");
     } else {
-      if (block != State::live) fail("a block is freed that is not live");
-      if (event.kind == EventKind::free) block = State::freed;
+      if (block >= kUnseen) fail("a block is freed that is not live");
+      if (event.kind != EventKind::free) continue;
+      live -= block;
+      block = kFreed;
     }
   }
 }

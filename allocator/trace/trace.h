@@ -29,6 +29,13 @@ enum class EventKind : std::uint8_t {
 };
 inline constexpr std::uint8_t kEventKinds = 9;
 
+// What no recording exceeds: PyTorch numbers a process's devices in 7 bits, events number streams
+// in 16 and pools in 8, and no device has a thousandth of so much memory.
+inline constexpr std::uint64_t kMostDevices = 128;
+inline constexpr std::uint64_t kMostStreams = 65536;
+inline constexpr std::uint64_t kMostPools = 256;
+inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 50;
+
 /// "alloc", "free_requested", ...
 const char* to_string(EventKind kind);
 
@@ -72,7 +79,9 @@ struct Trace {
 /// Bytes live at the worst moment, each block rounded up to a multiple of `grain`.
 std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain = 512);
 
-/// Throws InputError where a block is freed before it is allocated, twice, or out of range.
-void check_trace(const Trace& trace);
+/// Throws InputError where a block is freed before it is allocated, twice, or out of range, where
+/// an event names what the trace does not list, and where more memory is live than any device has.
+/// `file` stands in errors; the trace's name where it is empty.
+void check_trace(const Trace& trace, const std::string& file = {});
 
 }  // namespace gapless

@@ -1,21 +1,24 @@
-// Any bytes as a PyTorch snapshot: an error or a snapshot, never a crash.
+// Any bytes as a PyTorch snapshot: an error or a snapshot within the budget of memory, never a
+// crash.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "allocator/report/fragmentation.h"
-#include "allocator/trace/pickle.h"
-#include "allocator/trace/snapshot.h"
+#include "allocator/trace/load.h"
+#include "tests/fuzz/expect.h"
+#include "tests/support/heap_peak.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gapless;
+  const testing::HeapPeak heap;
   try {
-    const PickleDocument document(std::string(reinterpret_cast<const char*>(data), size), "fuzz");
-    const Snapshot snapshot = read_snapshot(document);
-    for (const Trace& trace : snapshot.traces) check_trace(trace);
-    (void)analyze(state_of(snapshot));
+    std::string file(reinterpret_cast<const char*>(data), size);
+    (void)analyze(state_of(snapshot_of(std::move(file), "fuzz")));
   } catch (const InputError&) {
   }
+  expect(heap.bytes() <= 64 * size + 64 * MiB, "more memory than the budget");
   return 0;
 }

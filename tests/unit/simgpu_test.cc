@@ -1,10 +1,14 @@
 // The judge must itself be judged: every rule it knows is broken here once.
+#include <algorithm>
 #include <fstream>
+#include <map>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
+#include "simgpu/address_ranges.h"
 #include "simgpu/sim_driver.h"
 #include "tests/support/scratch_folder.h"
 
@@ -316,6 +320,47 @@ TEST(SimGpuDevices, WithoutVmmSaySo) {
   EXPECT_EQ(gpu.mem_create(0, 2 * MiB, handle), DriverStatus::not_supported);
 }
 
+// --- addresses -----------------------------------------------------------------------------------
+
+TEST(AddressRanges, AreFirstFitAsIfAllWereLookedAt) {
+  std::mt19937 random(7);
+  AddressRanges ranges(1000);
+  std::map<std::uint64_t, std::uint64_t> used;
+  for (int i = 0; i < 5000; ++i) {
+    if (used.empty() || random() % 5 < 3) {
+      const std::uint64_t bytes = 1 + random() % 50;
+      const std::uint64_t room = bytes + random() % 10;
+      const std::uint64_t alignment = std::uint64_t{1} << random() % 6;
+      std::uint64_t expected = align_up(1000, alignment);
+      for (const auto& [begin, size] : used) {
+        if (begin >= expected + room) break;
+        expected = std::max(expected, align_up(begin + size, alignment));
+      }
+      ASSERT_EQ(ranges.take(bytes, room, alignment), expected) << i;
+      used[expected] = bytes;
+    } else {
+      const auto gone =
+          std::next(used.begin(), static_cast<std::ptrdiff_t>(random() % used.size()));
+      ranges.give_back(gone->first);
+      used.erase(gone);
+    }
+    ASSERT_EQ(ranges.used(), used);
+  }
+  EXPECT_EQ(ranges.take(1, UINT64_MAX, 1), std::nullopt);
+  EXPECT_EQ(ranges.take(1, 1, std::uint64_t{1} << 63), std::nullopt);
+}
+
+TEST(AddressRanges, WhatCannotBeHadIsOutOfMemory) {
+  SimDriver gpu({.devices = {{.total_bytes = 16 * GiB}}});
+  DeviceAddress address = 0;
+  for (const std::uint64_t bytes : {UINT64_MAX, UINT64_MAX - 2 * MiB + 1, std::uint64_t{1} << 63}) {
+    EXPECT_EQ(gpu.mem_alloc(0, bytes, address), DriverStatus::out_of_memory);
+    const std::uint64_t whole = bytes / (2 * MiB) * (2 * MiB);
+    EXPECT_EQ(gpu.address_reserve(whole, 0, address), DriverStatus::out_of_memory);
+  }
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
 // --- costs ---------------------------------------------------------------------------------------
 
 TEST(CostProfile, BuiltInOnesDiffer) {
@@ -356,7 +401,13 @@ TEST_F(CostProfileFile, ErrorsNameFilePlaceAndCause) {
   EXPECT_THAT(error_of(R"({"calls": {"mem_map": {"fixed_ns": -1}}})"),
               HasSubstr("calls.mem_map.fixed_ns"));
   EXPECT_THAT(error_of(R"({"calls": {"mem_map": {"fixed": 1}}})"), HasSubstr("unknown field"));
+  EXPECT_THAT(error_of(R"({"calls": {"mem_map": {"fixed_ns": 1e300}}})"),
+              HasSubstr("calls.mem_map.fixed_ns"));
+  EXPECT_THAT(error_of(R"({"calls": {"mem_map": 3}})"), HasSubstr("calls.mem_map: not an object"));
+  EXPECT_THAT(error_of(R"({"name": 3, "calls": {}})"), HasSubstr("name: expected a text"));
+  EXPECT_THAT(error_of("{\"name\": " + std::string(100000, '[')), HasSubstr("nested more than 64"));
   EXPECT_THROW(load_cost_profile("no-such-card"), std::runtime_error);
+  EXPECT_THROW(load_cost_profile(folder.path()), std::runtime_error);
 }
 
 }  // namespace

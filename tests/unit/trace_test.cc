@@ -1,5 +1,6 @@
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -255,6 +256,88 @@ TEST(Snapshot, LostFreesAreAssumedAndSaid) {
   const Snapshot snapshot = read_snapshot(document);
   check_trace(snapshot.traces[0]);
   EXPECT_THAT(snapshot.traces[0].warnings, ElementsAre(HasSubstr("1 frees are missing")));
+  const std::vector<TraceEvent>& events = snapshot.traces[0].events;
+  ASSERT_EQ(events.size(), 4U);  // alloc 0, the free that was lost, alloc 1, free 1
+  EXPECT_EQ(events[1].kind, EventKind::free);
+  EXPECT_EQ(events[1].block, 0U);
+  EXPECT_EQ(events[1].address, 512U);
+  EXPECT_EQ(events[2].kind, EventKind::alloc);
+  EXPECT_EQ(events[2].block, 1U);
+  EXPECT_EQ(events[3].block, 1U);
+}
+
+TEST(Snapshot, AFreeRequestedTwiceIsOneRequest) {
+  PickleWriter writer;
+  writer.dict().mark().text("segments").list().text("device_traces").list().list().mark();
+  writer.event("alloc", 512, 100).event("free_requested", 512, 100);
+  writer.event("free_requested", 512, 100).event("free_completed", 512, 100);
+  writer.appends().append().set_items();
+  const PickleDocument document(writer.stop(), "twice.pickle");
+  const Snapshot snapshot = read_snapshot(document);
+  check_trace(snapshot.traces[0]);
+  EXPECT_EQ(snapshot.traces[0].events.size(), 3U);
+}
+
+// The peak of what was reserved, found by walking back from the segments at the end: `events`
+// after which so many bytes are reserved on devices 0 and 1.
+Trace with_segments(const std::function<void(PickleWriter&)>& events, std::uint64_t at_end,
+                    std::uint64_t elsewhere = 0) {
+  PickleWriter writer;
+  writer.dict().mark().text("segments").list();
+  for (const auto& [device, bytes] : {std::pair{0, at_end}, {1, elsewhere}}) {
+    if (bytes == 0) continue;
+    writer.dict().mark().text("device").integer(device).text("address").integer(bytes);
+    writer.text("total_size").integer(static_cast<std::int64_t>(bytes));
+    writer.text("blocks").list().block(bytes, "inactive").append().set_items().append();
+  }
+  writer.text("device_traces").list().list().mark();
+  events(writer);
+  writer.appends().append().set_items();
+  const PickleDocument document(writer.stop(), "segments.pickle");
+  return read_snapshot(document).traces.at(0);
+}
+
+TEST(Snapshot, TheRecordedPeakIsFoundBackwards) {
+  const Trace plain = with_segments(
+      [](PickleWriter& writer) {
+        writer.event("segment_alloc", 0, 3000).event("segment_map", 4096, 2000);
+        writer.event("segment_unmap", 4096, 1000).event("segment_free", 0, 3000);
+        writer.event("segment_alloc", 0, 500);
+      },
+      1500, 70000);  // what another device has does not count
+  EXPECT_EQ(plain.recorded_peak_reserved_bytes, 5000U);
+  EXPECT_TRUE(plain.starts_empty);
+  EXPECT_THAT(plain.warnings, IsEmpty());
+  const Trace at_end =
+      with_segments([](PickleWriter& writer) { writer.event("segment_alloc", 0, 3000); }, 3000);
+  EXPECT_EQ(at_end.recorded_peak_reserved_bytes, 3000U);
+  EXPECT_TRUE(at_end.starts_empty);
+  const Trace not_empty =
+      with_segments([](PickleWriter& writer) { writer.event("segment_free", 0, 700); }, 300);
+  EXPECT_EQ(not_empty.recorded_peak_reserved_bytes, 1000U);
+  EXPECT_FALSE(not_empty.starts_empty);
+  const Trace live_before = with_segments(
+      [](PickleWriter& writer) {
+        writer.event("segment_alloc", 0, 3000).event("free_completed", 0, 700);
+      },
+      3000);
+  EXPECT_FALSE(live_before.starts_empty);
+}
+
+TEST(Snapshot, SegmentsThatDoNotAgreeAreSaid) {
+  for (const char* action : {"segment_alloc", "segment_map"}) {
+    const Trace trace =
+        with_segments([&](PickleWriter& writer) { writer.event(action, 0, 3000); }, 2999);
+    EXPECT_THAT(trace.warnings, ElementsAre(HasSubstr("do not agree")));
+    EXPECT_EQ(trace.recorded_peak_reserved_bytes, 0U);
+    EXPECT_FALSE(trace.starts_empty);
+  }
+  const Trace huge = with_segments(
+      [&](PickleWriter& writer) {
+        for (int i = 0; i < 3; ++i) writer.event("segment_free", 0, std::uint64_t{1} << 50);
+      },
+      1);
+  EXPECT_THAT(huge.warnings, ElementsAre(HasSubstr("do not agree")));
 }
 
 // An "oom" has no address: what it tells is what was free on the device.
