@@ -283,7 +283,6 @@ TorchModel::Block* TorchModel::room_in_ranges(Pool& pool, std::uint64_t bytes,
   const std::uint64_t steps = div_up(std::max(range_bytes_, bytes), range->step);
   range->bytes = steps * range->step;
   if (driver_.address_reserve(range->bytes, 0, range->address) != DriverStatus::ok) return nullptr;
-  range->handles.resize(steps, 0);
   auto* block = new Block;
   block->address = range->address;
   block->bytes = range->bytes;
@@ -314,6 +313,7 @@ bool TorchModel::map_block(Block* block, std::uint64_t bytes) {
   const std::uint64_t first = (block->address - range.address) / range.step;
   const std::uint64_t last = div_up(block->address - range.address + bytes, range.step);
   for (std::uint64_t i = first; i < last; ++i) {
+    if (i >= range.handles.size()) range.handles.resize(i + 1, 0);
     if (driver_.mem_create(device_, range.step, range.handles[i]) == DriverStatus::ok) continue;
     for (std::uint64_t j = first; j < i; ++j) {
       driver_.mem_release(range.handles[j]);

@@ -72,7 +72,7 @@ class TorchModel final : public Peer {
     DeviceAddress address = 0;
     std::uint64_t bytes = 0;
     std::uint64_t step = 0;
-    std::vector<MemHandle> handles;  // by step; 0 where nothing is mapped
+    std::vector<MemHandle> handles;  // by step, up to the last mapped; 0 where nothing is
     std::uint64_t mapped_steps = 0;
   };
 
