@@ -6,14 +6,14 @@
 //   streams_bench --json streams.json                for docs/streams.svg
 #include <cstdio>
 #include <exception>
-#include <fstream>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "bench/streams/run.h"
 
 namespace gapless::bench {
@@ -83,7 +83,7 @@ int run(const Arguments& arguments) {
       document.push_back(to_json(result, arguments.settings));
     }
   }
-  if (!arguments.json.empty()) std::ofstream(arguments.json) << document.dump(1) << '\n';
+  if (!arguments.json.empty()) write_file(arguments.json, json_text(document, 1) + "\n");
   return clean ? 0 : 1;
 }
 

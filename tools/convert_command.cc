@@ -8,10 +8,12 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
+#include "tools/say.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -34,7 +36,8 @@ fs::path output_for(const std::string& input, const std::string& asked,
   if (!asked.empty()) {
     output = fs::is_directory(asked) ? fs::path(asked) / output.filename() : fs::path(asked);
   }
-  if (fs::exists(output) && fs::equivalent(output, input)) {
+  std::error_code neither;  // is there, or is a file
+  if (fs::equivalent(output, input, neither)) {
     throw InputError(input + ": is a gapless trace already, and would be overwritten");
   }
   if (written.contains(fs::weakly_canonical(output))) {
@@ -44,6 +47,13 @@ fs::path output_for(const std::string& input, const std::string& asked,
   return output;
 }
 
+// 0 of a pipe.
+std::uintmax_t size_of(const std::string& input) {
+  std::error_code code;
+  const std::uintmax_t bytes = fs::file_size(input, code);
+  return code ? 0 : bytes;
+}
+
 json convert(const std::string& input, const fs::path& output, const std::string& note) {
   std::vector<Trace> traces = load_traces(input);
   json devices = json::array();
@@ -51,7 +61,7 @@ json convert(const std::string& input, const fs::path& output, const std::string
   for (Trace& trace : traces) {
     if (!note.empty()) trace.source += "; " + note;
     for (const std::string& warning : trace.warnings) {
-      fmt::print(stderr, "gapless: {}: warning: {}\n", input, warning);
+      say(stderr, "gapless: {}: warning: {}\n", input, warning);
     }
     events += trace.events.size();
     devices.push_back({{"name", trace.name},
@@ -64,7 +74,7 @@ json convert(const std::string& input, const fs::path& output, const std::string
   const std::string bytes = write_compact(traces);
   write_file(output.string(), bytes);
   return {{"input", input},
-          {"input_bytes", fs::file_size(input)},
+          {"input_bytes", size_of(input)},
           {"output", output.string()},
           {"output_bytes", bytes.size()},
           {"events", events},
@@ -86,11 +96,11 @@ int run(const ConvertArguments& arguments) {
     list.push_back(file);
     if (arguments.as_json) return;
     const std::size_t devices = file["devices"].size();
-    fmt::print("{}: {} events on {} device{}, {} -> {}\n", file["output"].get<std::string>(),
-               with_commas(file["events"]), devices, devices == 1 ? "" : "s",
-               format_bytes(file["input_bytes"]), format_bytes(file["output_bytes"]));
+    say(is_standard_output(output) ? stderr : stdout, "{}: {} events on {} device{}, {} -> {}\n",
+        output.string(), with_commas(file["events"]), devices, devices == 1 ? "" : "s",
+        format_bytes(file["input_bytes"]), format_bytes(file["output_bytes"]));
   });
-  if (arguments.as_json) fmt::print("{}\n", list.dump(1));
+  if (arguments.as_json) fmt::print("{}\n", json_text(list, 1));
   return status_of(all_good, true);
 }
 

@@ -5,19 +5,17 @@
 //     <- reports of its processes (process_reports.h), judged (simgpu/verdict.h)
 //     -> a row for each process and GPU (dryrun_rows.h)
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
@@ -25,6 +23,7 @@
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
+#include "tools/say.h"
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
 
@@ -109,21 +108,6 @@ Variables variables_of(const DryrunArguments& arguments, const std::string& allo
   return variables;
 }
 
-// What is to be written at the end can be written: a long run is not to be in vain.
-void check_writable(const std::string& file, const char* option) {
-  if (file.empty()) return;
-  std::error_code none;
-  const fs::path path = fs::absolute(file);
-  const fs::path place = fs::exists(path, none) ? path : path.parent_path();
-  std::string cause;
-  if (fs::is_directory(path, none)) {
-    cause = std::strerror(EISDIR);
-  } else if (access(place.c_str(), W_OK) != 0) {
-    cause = std::strerror(errno);
-  }
-  if (!cause.empty()) throw InputError(file, option, "cannot be written: " + cause);
-}
-
 void check(const DryrunArguments& arguments) {
   try {
     (void)simgpu::parse_gpus(arguments.gpus);
@@ -182,29 +166,24 @@ std::string used_in_place(const json& rows) {
 }
 
 void write_json(const DryrunArguments& arguments, const json& rows) {
-  // Names of files may be in any encoding.
-  const std::string text = rows.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
+  const std::string text = json_text(rows, 1) + "\n";
   if (arguments.json_file.empty()) {
     fmt::print("{}", text);
-    return;
+  } else {
+    write_file(arguments.json_file, text);
   }
-  std::ofstream file(arguments.json_file);
-  file << text;
-  file.close();
-  if (!file) throw InputError(arguments.json_file + ": cannot be written");
 }
 
 int run(const DryrunArguments& arguments) {
   check(arguments);
-  fmt::print(stderr,
-             "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
-             arguments.gpus);
+  say(stderr, "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
+      arguments.gpus);
   json rows = json::array();
   std::optional<Outcome> first;
   std::string instead;
   for (const std::string& allocator : arguments.allocators) {
     if (arguments.allocators.size() > 1) {
-      fmt::print(stderr, "gapless dryrun: with {}\n", allocator);
+      say(stderr, "gapless dryrun: with {}\n", allocator);
     }
     Outcome outcome = run_with(allocator, arguments);
     rows.insert(rows.end(), outcome.rows.begin(), outcome.rows.end());
@@ -214,8 +193,8 @@ int run(const DryrunArguments& arguments) {
   const std::string& program = arguments.command.front();
   const int status = first->ended.status();
   if (rows.empty()) {
-    fmt::print(stderr, "gapless dryrun: {}\n",
-               no_gpu_used(program, first->ended, first->torch_without_cuda));
+    say(stderr, "gapless dryrun: {}\n",
+        no_gpu_used(program, first->ended, first->torch_without_cuda));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
@@ -228,7 +207,7 @@ int run(const DryrunArguments& arguments) {
     return kExitBadInput;
   }
   if (!instead.empty()) {
-    fmt::print(stderr, "gapless dryrun: {} was used in place of gapless, as said above\n", instead);
+    say(stderr, "gapless dryrun: {} was used in place of gapless, as said above\n", instead);
     return kExitBadInput;
   }
   if (std::any_of(first->rows.begin(), first->rows.end(),
@@ -236,7 +215,7 @@ int run(const DryrunArguments& arguments) {
     return kExitNoFit;
   }
   if (status != 0 && !rows.empty()) {
-    fmt::print(stderr, "gapless dryrun: {} ended with status {}\n", program, status);
+    say(stderr, "gapless dryrun: {} ended with status {}\n", program, status);
   }
   return status;
 }

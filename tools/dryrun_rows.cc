@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/terminal_text.h"
 #include "allocator/driver/call.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
@@ -275,7 +276,8 @@ std::string text_of_rows(const json& rows, bool colour) {
   }
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string text = table.text(colour, columns);
-  const auto add = [&](const std::string& note) {
+  const auto add = [&](const std::string& words) {
+    const std::string note = terminal_text(words);
     const std::size_t most = columns == 0 ? note.size() : columns;
     for (const std::string& line : lines_of(note, most)) text += line + "\n";
   };

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/json_text.h"
 #include "bench/replay/fit.h"
 #include "bench/replay/in_torch.h"
 #include "tools/commands.h"
@@ -172,7 +173,7 @@ int run(const FitArguments& arguments) {
   if (arguments.as_json) {
     json list = json::array();
     for (const FitRow& row : rows) list.push_back(to_json(row, arguments));
-    fmt::print("{}\n", list.dump(1));
+    fmt::print("{}\n", json_text(list, 1));
   } else if (!rows.empty()) {
     print_table(rows, arguments);
   }

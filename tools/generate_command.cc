@@ -4,11 +4,13 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
 #include "bench/replay/synthetic.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "tools/say.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -41,11 +43,11 @@ int run(const GenerateArguments& arguments) {
                                  {"events", trace.events.size()},
                                  {"blocks", trace.blocks},
                                  {"peak_allocated_bytes", peak_live_bytes(trace)}};
-    fmt::print("{}\n", made.dump(1));
+    fmt::print("{}\n", json_text(made, 1));
     return kExitOk;
   }
-  fmt::print("{}: {} events, {} live at the peak\n", output, with_commas(trace.events.size()),
-             format_bytes(peak_live_bytes(trace)));
+  say(is_standard_output(output) ? stderr : stdout, "{}: {} events, {} live at the peak\n", output,
+      with_commas(trace.events.size()), format_bytes(peak_live_bytes(trace)));
   return kExitOk;
 }
 

@@ -4,16 +4,16 @@
 #include <cstdio>
 #include <sstream>
 
-#include <fmt/format.h>
-
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/device/options.h"
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
 #include "bench/replay/in_torch.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "tools/say.h"
 
 namespace gapless::tools {
 
@@ -28,7 +28,7 @@ bool for_each_file(const std::vector<std::string>& paths,
     } catch (const InputError& error) {
       progress.clear();
       std::fflush(stdout);
-      fmt::print(stderr, "gapless: {}\n", error.what());
+      say(stderr, "gapless: {}\n", error.what());
       all_good = false;
     }
   }
@@ -42,7 +42,7 @@ LoadedTraces load_all(const std::vector<std::string>& paths) {
   });
   for (const Trace& trace : loaded.traces) {
     for (const std::string& warning : trace.warnings) {
-      fmt::print(stderr, "gapless: {}: warning: {}\n", trace.name, warning);
+      say(stderr, "gapless: {}: warning: {}\n", trace.name, warning);
     }
   }
   return loaded;
@@ -81,6 +81,11 @@ void check_settings(const std::string& settings) {
   std::vector<std::string> warnings;
   (void)parse_options(settings, warnings);
   if (!warnings.empty()) throw InputError("--conf: " + warnings.front());
+}
+
+void check_writable(const std::string& file, const char* option) {
+  const std::string cause = file.empty() ? "" : cannot_write(file);
+  if (!cause.empty()) throw InputError(file, option, "cannot be written: " + cause);
 }
 
 }  // namespace gapless::tools

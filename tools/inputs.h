@@ -33,4 +33,8 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option);
 /// Throws InputError where the text is no list of gapless's options.
 void check_settings(const std::string& settings);
 
+/// What is to be written at the end of a long run can be written. Throws InputError that names file
+/// and option; not for an empty name.
+void check_writable(const std::string& file, const char* option);
+
 }  // namespace gapless::tools

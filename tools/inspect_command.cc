@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/json_text.h"
 #include "allocator/report/fragmentation.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
@@ -168,7 +169,7 @@ int run(const InspectArguments& arguments) {
     first = false;
     print_report(state, found, arguments);
   });
-  if (arguments.as_json) fmt::print("{}\n", list.dump(1));
+  if (arguments.as_json) fmt::print("{}\n", json_text(list, 1));
   return status_of(all_good, true);
 }
 

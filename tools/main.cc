@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "allocator/gapless.h"
 #include "tools/commands.h"
 #include "tools/help_formatter.h"
+#include "tools/say.h"
 
 namespace gapless::tools {
 namespace {
@@ -26,8 +28,8 @@ bool names_a_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return true;
-  fmt::print(stderr, "gapless: there is no command \"{}\"; did you mean \"{}\"? There are {}\n",
-             argv[1], meant(argv[1], names), fmt::join(names, ", "));
+  say(stderr, "gapless: there is no command \"{}\"; did you mean \"{}\"? There are {}\n", argv[1],
+      meant(argv[1], names), fmt::format("{}", fmt::join(names, ", ")));
   return false;
 }
 
@@ -42,8 +44,8 @@ void say_what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
     for (const std::string& word : command->remaining()) {
       if (!word.starts_with("--")) continue;
       const std::string name = word.substr(0, word.find('='));
-      fmt::print(stderr, "gapless {}: did you mean \"{}\" with \"{}\"?\n", command->get_name(),
-                 meant(name, names), name);
+      say(stderr, "gapless {}: did you mean \"{}\" with \"{}\"?\n", command->get_name(),
+          meant(name, names), name);
     }
   }
 }
@@ -79,6 +81,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", gapless_version());
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {  // which quotes what was typed
+    return gapless::terminal_text(error.what()) + "\nRun with --help for more information.\n";
+  });
   int status = kExitOk;
   add_run(app, status);
   add_replay(app, status);
@@ -98,11 +103,15 @@ int main(int argc, char** argv) {
     return kExitBadInput;
   } catch (const gapless::InputError& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "gapless: {}\n", error.what());
+    say(stderr, "gapless: {}\n", error.what());
     return kExitBadInput;
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    say(stderr, "gapless: there is not enough memory on this machine\n");
+    return kExitInternal;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "gapless: internal error: {}\n", error.what());
+    say(stderr, "gapless: internal error: {}\n", error.what());
     return kExitInternal;
   }
   return status;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "allocator/base/json_text.h"
 #include "allocator/device/options.h"
 #include "tools/commands.h"
 #include "tools/table.h"
@@ -35,7 +36,7 @@ int run(bool as_json, bool as_markdown) {
                       {"default", facts.default_text},
                       {"help", facts.help}});
     }
-    fmt::print("{}\n", list.dump(1));
+    fmt::print("{}\n", json_text(list, 1));
     return kExitOk;
   }
   if (as_markdown) {

@@ -2,8 +2,9 @@
 
 #include <cstdio>
 
-#include <fmt/format.h>
 #include <unistd.h>
+
+#include "tools/say.h"
 
 namespace gapless::tools {
 
@@ -18,8 +19,8 @@ void Progress::show(const std::string& what, double fraction) {
   drawn_ = true;
   constexpr int kWidth = 24;
   const int full = static_cast<int>(fraction * kWidth);
-  fmt::print(stderr, "\r\x1b[K{:<40} [{:#<{}}{:.<{}}] {:3.0f} %", what, "", full, "", kWidth - full,
-             fraction * 100);
+  say(stderr, "\r\x1b[K{:<40} [{:#<{}}{:.<{}}] {:3.0f} %", what, "", full, "", kWidth - full,
+      fraction * 100);
   std::fflush(stderr);
 }
 

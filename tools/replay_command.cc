@@ -6,6 +6,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/base/json_text.h"
 #include "bench/replay/in_torch.h"
 #include "bench/replay/replay.h"
 #include "tools/commands.h"
@@ -232,7 +233,7 @@ int run(const ReplayArguments& arguments) {
   if (arguments.as_json) {
     json list = json::array();
     for (const ReplayRow& row : rows) list.push_back(to_json(row, arguments));
-    fmt::print("{}\n", list.dump(1));
+    fmt::print("{}\n", json_text(list, 1));
   } else if (!rows.empty()) {
     print_table(rows, arguments);
     if (rows.size() <= 3) {

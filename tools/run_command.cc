@@ -7,6 +7,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "allocator/device/options.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
@@ -37,6 +38,7 @@ json options_in(const std::string& conf) {
 
 int run(const RunArguments& arguments) {
   check_settings(arguments.conf);
+  check_writable(arguments.json_file, "--json");
   const std::string library = preload_library().string();
   Variables variables = {{"LD_PRELOAD", in_front(library, std::getenv("LD_PRELOAD"))}};
   if (!arguments.conf.empty()) variables.emplace_back("GAPLESS_CONF", arguments.conf);
@@ -51,7 +53,7 @@ int run(const RunArguments& arguments) {
                  {"library", library},
                  {"options", options_in(arguments.conf)}};
   if (ended.by_signal) report["signal"] = ended.code;
-  const std::string text = report.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(report, 1) + "\n";
   if (arguments.json_file.empty()) {
     fmt::print("{}", text);
   } else {

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "allocator/base/terminal_text.h"
+
 namespace gapless::tools {
 namespace {
 
@@ -143,6 +145,11 @@ std::string lines_of_row(const std::vector<Table::Column>& columns, const std::v
 }
 
 }  // namespace
+
+void Table::add(std::vector<Cell> row) {
+  for (Cell& cell : row) cell.text = terminal_text(cell.text);
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::text(bool colour, std::size_t columns) const {
   // Narrower terminals than that there are not.

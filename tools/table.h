@@ -42,8 +42,8 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// As many cells as there are columns.
-  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  /// As many cells as there are columns. Their texts may come from outside.
+  void add(std::vector<Cell> row);
   /// An empty line between two rows.
   void gap() { rows_.emplace_back(); }
   /// With colours where `colour` is true; in so many columns (0: as many as it takes).

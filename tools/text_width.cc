@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "allocator/base/terminal_text.h"
+
 namespace gapless::tools {
 namespace {
 
@@ -122,7 +124,7 @@ std::string paragraph(std::string_view text) {
   const std::size_t columns = terminal_columns(STDOUT_FILENO);
   std::string lines;
   for (const std::string& line :
-       lines_of(text, columns == 0 ? kReadable : std::min(columns, kReadable))) {
+       lines_of(terminal_text(text), columns == 0 ? kReadable : std::min(columns, kReadable))) {
     lines += line + "\n";
   }
   return lines;

@@ -71,10 +71,14 @@ int make_new_file(const fs::path& folder, mode_t mode, fs::path& name) {
   return -1;
 }
 
+fs::path folder_of(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path() : fs::path(".");
+}
+
 // Replaces a regular file or makes a new one. `old` is what is there; null: nothing.
 void replace(const std::string& path, const fs::path& target, const struct stat* old,
              std::string_view bytes) {
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const fs::path folder = folder_of(target);
   constexpr mode_t kAnyone = 0666;  // less the umask
   constexpr mode_t kPermissions = 0777;
   fs::path part;
@@ -132,6 +136,25 @@ bool is_standard_output(const std::string& path) {
   struct stat output {};
   return ::stat(path.c_str(), &facts) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 &&
          same_file(facts, output);
+}
+
+std::string cannot_write(const std::string& path) {
+  const auto access_to = [](const fs::path& what) -> std::string {
+    return ::access(what.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+  };
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    const int error = errno;
+    struct stat link {};
+    const bool is_link = ::lstat(path.c_str(), &link) == 0;
+    return error != ENOENT || is_link ? std::strerror(error) : access_to(folder_of(path));
+  }
+  if (S_ISDIR(facts.st_mode)) return std::strerror(EISDIR);
+  if (const std::string cause = access_to(path); !cause.empty()) return cause;
+  if (!S_ISREG(facts.st_mode) || is_standard_output(path)) return "";
+  std::error_code code;
+  const fs::path target = fs::canonical(path, code);
+  return code ? code.message() : access_to(folder_of(target));
 }
 
 void write_file(const std::string& path, std::string_view bytes) {

@@ -20,6 +20,9 @@ std::string read_file(const std::string& path);
 /// has changed, but for what such a device or pipe was sent.
 void write_file(const std::string& path, std::string_view bytes);
 
+/// Why write_file() would fail as things are; empty where it would not. For who writes after hours.
+std::string cannot_write(const std::string& path);
+
 /// Whether the path names what standard output goes to (/dev/stdout).
 bool is_standard_output(const std::string& path);
 

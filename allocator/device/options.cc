@@ -11,6 +11,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/nearest.h"
+#include "allocator/base/terminal_text.h"
 
 namespace gapless {
 namespace {
@@ -213,7 +214,7 @@ Options options_from_environment() {
   const std::scoped_lock lock(mutex);
   for (const std::string& warning : warnings) {
     if (said.insert(warning).second) {
-      std::fprintf(stderr, "gapless: GAPLESS_CONF: %s\n", warning.c_str());
+      std::fprintf(stderr, "gapless: GAPLESS_CONF: %s\n", terminal_text(warning).c_str());
     }
   }
   return options;

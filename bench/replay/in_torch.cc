@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "allocator/trace/compact_format.h"
 #include "simgpu/front_libraries.h"
 
@@ -51,7 +51,7 @@ class TemporaryFile {
     const int file = mkstemps(path_.data(), 7);
     if (file < 0) throw InputError(path_ + ": " + std::strerror(errno));
     close(file);
-    std::ofstream(path_, std::ios::binary) << contents;
+    write_file(path_, contents);
   }
   ~TemporaryFile() { std::remove(path_.c_str()); }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -125,20 +125,19 @@ ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
 
 std::string to_text(const ReplayResult& result) {
   const auto counts = [](const DriverCallCounts& of) { return json(of.calls); };
-  return json{{"events", result.events},
-              {"operations", result.operations},
-              {"peak_allocated_bytes", result.peak_allocated_bytes},
-              {"peak_reserved_bytes", result.peak_reserved_bytes},
-              {"first_pass", counts(result.first_pass)},
-              {"last_pass", counts(result.last_pass)},
-              {"all_passes", counts(result.all_passes)},
-              {"calls_per_1000_allocations", result.calls_per_1000_allocations},
-              {"times", {result.times.mean_ns, result.times.p50_ns, result.times.p99_ns}},
-              {"fits", result.fits},
-              {"failed_pass", result.failed_pass},
-              {"failed_event", result.failed_event},
-              {"failed_bytes", result.failed_bytes}}
-      .dump();
+  return json_text({{"events", result.events},
+                    {"operations", result.operations},
+                    {"peak_allocated_bytes", result.peak_allocated_bytes},
+                    {"peak_reserved_bytes", result.peak_reserved_bytes},
+                    {"first_pass", counts(result.first_pass)},
+                    {"last_pass", counts(result.last_pass)},
+                    {"all_passes", counts(result.all_passes)},
+                    {"calls_per_1000_allocations", result.calls_per_1000_allocations},
+                    {"times", {result.times.mean_ns, result.times.p50_ns, result.times.p99_ns}},
+                    {"fits", result.fits},
+                    {"failed_pass", result.failed_pass},
+                    {"failed_event", result.failed_event},
+                    {"failed_bytes", result.failed_bytes}});
 }
 
 ReplayResult from_text(const std::string& text) {

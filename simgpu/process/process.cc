@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "allocator/base/terminal_text.h"
 #include "simgpu/process/end_hook.h"
 
 namespace gapless::simgpu {
@@ -15,7 +16,7 @@ Config read_config() {
   try {
     return config_from_environment();
   } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "simgpu: %s\n", error.what());
+    std::fprintf(stderr, "simgpu: %s\n", terminal_text(error.what()).c_str());
     std::exit(2);
   }
 }

@@ -118,7 +118,9 @@ def _out_of_memory(device, asked, _total, _free):
 
 @_quietly
 def _read_back(count):
-    print(f"simgpu: {_current_lines()['line']} has read back data that no kernel computed, {count:,} times from the "
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode()  # a file may be named anything
+                   for c in str(_current_lines()["line"]))
+    print(f"simgpu: {line} has read back data that no kernel computed, {count:,} times from the "
           "same place; if a loop waits for a value, it waits for ever", file=sys.stderr, flush=True)
 
 

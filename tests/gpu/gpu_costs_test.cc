@@ -4,12 +4,12 @@
 // gpu-profile.json in the working folder).
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
 #include "tests/gpu/gpu.h"
 
 namespace gapless {
@@ -203,8 +203,7 @@ TEST_F(Gpu, CostsAsAProfile) {
 
   const char* path = std::getenv("GAPLESS_GPU_PROFILE");
   const std::string file = path != nullptr ? path : "gpu-profile.json";
-  std::ofstream(file) << nlohmann::json{{"name", properties.name}, {"calls", calls}}.dump(1)
-                      << "\n";
+  write_file(file, json_text({{"name", properties.name}, {"calls", calls}}, 1) + "\n");
   fmt::print("{}: costs written to {}\n", properties.name, file);
   // The simulated GPU reads it.
   const simgpu::CostProfile profile = simgpu::load_cost_profile(file);

@@ -17,32 +17,18 @@
 #include "allocator/trace/compact_format.h"
 #include "tests/support/recording.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/tools/run_command.h"
 
 namespace {
 
 using gapless::GiB;
 using gapless::MiB;
+using gapless::testing::Output;
 using gapless::testing::Recording;
+using gapless::testing::run;
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Output {
-  int status = -1;
-  std::string text;  // standard output and error together
-};
-
-Output run(const std::string& arguments, const char* errors = "2>&1") {
-  Output output;
-  FILE* pipe = popen((std::string(GAPLESS_COMMAND) + " " + arguments + " " + errors).c_str(), "r");
-  std::array<char, 4096> buffer{};
-  while (const std::size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    output.text.append(buffer.data(), got);
-  }
-  const int status = pclose(pipe);
-  output.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return output;
-}
 
 // What it shows in a terminal of so many columns, without colours.
 std::string show(const std::string& arguments, int columns) {

@@ -4,15 +4,22 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "allocator/base/bitmap.h"
 #include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
+#include "allocator/base/json_text.h"
 #include "allocator/base/mutex.h"
 #include "allocator/base/nearest.h"
+#include "allocator/base/read_budget.h"
+#include "allocator/base/terminal_text.h"
 
 namespace gapless {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Bytes, RoundsUpAndDown) {
   EXPECT_EQ(div_up(0, 512), 0U);
@@ -67,6 +74,79 @@ TEST(Nearest, IsWhatTakesTheFewestEdits) {
     EXPECT_EQ(nearest(typed, known), meant);
   }
   EXPECT_EQ(nearest("replay", {}), "");
+}
+
+TEST(TerminalText, ShowsWhatATerminalWouldObey) {
+  EXPECT_EQ(terminal_text("plain \\ text"), "plain \\ text");
+  EXPECT_EQ(terminal_text("gr\xc3\xbc\xc3\x9f \xe4\xbd\xa0 \xf0\x9f\x98\x80"),
+            "gr\xc3\xbc\xc3\x9f \xe4\xbd\xa0 \xf0\x9f\x98\x80");
+  EXPECT_EQ(terminal_text(std::string_view("\x1b[2J\a\b\n\r\t\0\x7f", 11)),
+            R"(\x1b[2J\x07\x08\n\r\t\x00\x7f)");
+  EXPECT_EQ(terminal_text("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0"), "\\u0080\\u009b\\u009f\xc2\xa0");
+  // Overrides and isolates, marks, separators, the byte order mark, tags.
+  EXPECT_EQ(terminal_text("\u202a\u202e\u2066\u2069\u200e\u200f\u061c\u2028\u2029\ufeff"),
+            R"(\u202a\u202e\u2066\u2069\u200e\u200f\u061c\u2028\u2029\ufeff)");
+  EXPECT_EQ(terminal_text("\U000e0041"), R"(\U000e0041)");
+}
+
+TEST(TerminalText, ShowsBytesThatAreNotUtf8) {
+  EXPECT_EQ(terminal_text("\xff\xfe"), R"(\xff\xfe)");
+  EXPECT_EQ(terminal_text("a\x80z"), R"(a\x80z)");                      // a continuation of nothing
+  EXPECT_EQ(terminal_text("\xc0\xaf"), R"(\xc0\xaf)");                  // overlong
+  EXPECT_EQ(terminal_text("\xe0\x9b\x9b"), R"(\xe0\x9b\x9b)");          // overlong
+  EXPECT_EQ(terminal_text("\xed\xa0\x80"), R"(\xed\xa0\x80)");          // a surrogate
+  EXPECT_EQ(terminal_text("\xf4\x90\x80\x80"), R"(\xf4\x90\x80\x80)");  // beyond Unicode
+  EXPECT_EQ(terminal_text("\xe4\xbd"), R"(\xe4\xbd)");                  // cut off
+  EXPECT_EQ(terminal_text("\xe4\x1b["), R"(\xe4\x1b[)");
+}
+
+TEST(TerminalText, NeverLetsAnyByteThroughThatIsObeyed) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes(random() % 12, '\0');
+    for (char& c : bytes) c = static_cast<char>(random() % 3 == 0 ? random() % 32 : random());
+    const std::string shown = terminal_text(bytes);
+    for (const char c : shown) {
+      const auto byte = static_cast<unsigned char>(c);
+      ASSERT_TRUE(byte >= 0x20 && byte != 0x7f) << i;
+    }
+    ASSERT_EQ(terminal_text(shown), shown) << i;  // all of it is plain UTF-8 now
+    ASSERT_EQ(json_text(shown), json_text(nlohmann::json(terminal_text(shown))));
+  }
+}
+
+TEST(JsonText, IsAsciiAndReplacesWhatIsNotUtf8) {
+  EXPECT_EQ(json_text({{"a\xff", "\x1b\x7f\xc2\x9b\xe2\x80\xae"}}),
+            R"({"a\ufffd":"\u001b\u007f\u009b\u202e"})");
+}
+
+TEST(ReadBudget, CountsWhatIsHeldAndDone) {
+  ReadBudget budget("file", 1000);
+  const std::uint64_t most = 64 * 1000 + ReadBudget::kBytesAnyway - 1000;
+  budget.hold(most, "here");
+  const auto error_of = [&](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of([&] { budget.hold(1, [] { return std::string("there"); }); }),
+              HasSubstr("file: there: reading on would take 1 bytes"));
+  budget.give_back(1);
+  budget.hold(1, "here");
+  EXPECT_NE(error_of([&] { budget.hold(UINT64_MAX, "here"); }), "");
+  budget.work(64 * 1000 + ReadBudget::kStepsAnyway, "here");
+  EXPECT_THAT(error_of([&] { budget.work(1, "here"); }), HasSubstr("file: here: reading takes"));
+  ReadBudget small("file", 0);
+  std::vector<std::uint64_t> list;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    small.make_room(list, 1, "here");
+    list.push_back(i);
+  }
+  EXPECT_EQ(small.held_bytes(), ReadBudget::allocated(list.capacity() * sizeof list[0]));
+  EXPECT_NE(error_of([&] { small.make_room(list, UINT64_MAX / 8, "here"); }), "");
 }
 
 TEST(Bitmap, AgreesWithVectorOfBool) {

@@ -15,6 +15,7 @@
 
 #include <dlfcn.h>
 
+#include "allocator/base/terminal_text.h"
 #include "allocator/gapless.h"
 
 namespace {
@@ -42,7 +43,8 @@ gapless_allocator* allocator() {
   static gapless_allocator* const made = [] {
     gapless_allocator* fresh = nullptr;
     if (gapless_create(nullptr, &fresh) != GAPLESS_OK) {
-      std::fprintf(stderr, "gapless: %s: CUDA's own functions are used\n", gapless_last_error());
+      std::fprintf(stderr, "gapless: %s: CUDA's own functions are used\n",
+                   gapless::terminal_text(gapless_last_error()).c_str());
     }
     return fresh;
   }();

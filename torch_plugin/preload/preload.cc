@@ -20,6 +20,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include "allocator/base/terminal_text.h"
 #include "torch_plugin/preload/build_adapter.h"
 #include "torch_plugin/preload/torch_version.h"
 
@@ -29,7 +30,9 @@ namespace {
 constexpr const char* kEnsureDevices = "_ZN3c104cuda28device_count_ensure_non_zeroEv";
 constexpr const char* kAdapter = "libgapless_torch-";
 
-void say(const std::string& text) { std::fprintf(stderr, "gapless: %s\n", text.c_str()); }
+void say(const std::string& text) {
+  std::fprintf(stderr, "gapless: %s\n", terminal_text(text).c_str());
+}
 
 std::string own_folder() {
   Dl_info info{};
