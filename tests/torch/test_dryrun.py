@@ -179,6 +179,29 @@ def test_what_is_said_of_ends(ends):
         assert words in said[name], said[name]
 
 
+def test_a_program_whose_name_no_terminal_may_see(dryrun, tmp_path):
+    name = os.fsdecode(b"\x1b[2Jevil\xff.py")  # a file's name need not be UTF-8
+    (tmp_path / name).write_text(PROGRAM)
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "T4:1GiB", "--json", tmp_path / "rows.json", "--", sys.executable, name, "20"],
+        cwd=tmp_path, capture_output=True, text=True, errors="surrogateescape", timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert row["out_of_memory"]["line"] == r"\x1b[2Jevil\udcff.py:8"
+    table = done.stderr[done.stderr.index("process  gpu"):]
+    assert r"(\x1b[2Jevil\udcff.py:8)" in table
+    assert table.replace("\n", "").isprintable()
+
+
+def test_json_goes_to_devices_too(dryrun, tmp_path):
+    (tmp_path / "rows.json").symlink_to("/dev/null")
+    dryrun_output = subprocess.run(
+        [GAPLESS, "dryrun", "--json", tmp_path / "rows.json", "--", "true"], capture_output=True, text=True,
+        timeout=60, check=False)
+    assert dryrun_output.returncode == 0, dryrun_output.stderr
+    assert (tmp_path / "rows.json").is_symlink() and (tmp_path / "rows.json").is_char_device()
+
+
 @pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
 def test_each_allocator(dryrun, allocator):
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", "--allocator", allocator, arguments=("20",), status=3)
