@@ -23,6 +23,7 @@ int execute(const std::vector<std::string>& command, const Variables& variables)
   argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  std::signal(SIGXFSZ, SIG_DFL);  // as main() found it
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   execvp(argv[0], argv.data());
   return errno;

@@ -1,5 +1,6 @@
 // gapless: replay, fit, inspect and convert GPU memory traces.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -63,6 +64,7 @@ CLI::Validator whole_number() {
 
 int main(int argc, char** argv) {
   using namespace gapless::tools;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow so far is an error of its write
   CLI::App app(
       "gapless: a GPU memory allocator that leaves no gap, and tools to see what it saves.\n"
       "\n"

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "allocator/base/terminal_text.h"
+
 namespace {
 
 void say(const std::string& text) {
@@ -22,12 +24,13 @@ extern "C" int simgpu_missing(const char* library, const char* function, int sta
   static std::set<std::string> said;
   const std::scoped_lock lock(mutex);
   if (said.insert(function).second) {
-    say(std::string("simgpu: ") + function + " (" + library +
+    say("simgpu: " + gapless::terminal_text(function) + " (" + library +
         ") is not simulated; it answers \"not supported\"\n");
   }
   const char* strict = std::getenv("SIMGPU_STRICT");
   if (strict != nullptr && *strict != '\0' && *strict != '0') {
-    std::fprintf(stderr, "simgpu: stopped at %s, as SIMGPU_STRICT asks\n", function);
+    std::fprintf(stderr, "simgpu: stopped at %s, as SIMGPU_STRICT asks\n",
+                 gapless::terminal_text(function).c_str());
     std::abort();
   }
   return status;

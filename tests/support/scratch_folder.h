@@ -7,10 +7,14 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 namespace gapless {
 
@@ -29,6 +33,14 @@ class ScratchFolder {
 
   const std::string& path() const { return path_; }  // ends with a slash
   std::string file(const std::string& name) const { return path_ + name; }
+  // A device such as /dev/null (minor 3) or /dev/full (7) of the test's own: what goes wrong with
+  // it, in a test that root runs, is not the machine's. Empty where none can be had.
+  std::string device(unsigned minor) const {
+    constexpr unsigned kMemoryDevices = 1;
+    const std::string name = file("device" + std::to_string(minor));
+    if (mknod(name.c_str(), S_IFCHR | 0600, makedev(kMemoryDevices, minor)) != 0) return "";
+    return access(name.c_str(), W_OK) == 0 && std::ofstream(name).is_open() ? name : "";
+  }
 
  private:
   std::string path_;

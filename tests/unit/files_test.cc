@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "allocator/base/error.h"
@@ -126,29 +125,34 @@ TEST_F(Files, ALinkStaysAndWhatItNamesIsReplaced) {
   EXPECT_NE(error_of_write(folder.file("loop")), "");
 }
 
-TEST_F(Files, PipesAndDevicesAreWrittenToAndStay) {
+TEST_F(Files, PipesAreWrittenToAndStay) {
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder.file("link"));
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-  write_file(pipe, "through");
-  char got[16] = "";
-  EXPECT_EQ(read(reader, got, sizeof got), 7);
-  EXPECT_STREQ(got, "through");
+  for (const char* name : {"pipe", "link"}) {
+    write_file(folder.file(name), "through");
+    char got[16] = "";
+    EXPECT_EQ(read(reader, got, sizeof got), 7);
+    EXPECT_STREQ(got, "through");
+  }
   close(reader);
   EXPECT_TRUE(fs::is_fifo(pipe));
-  const std::string link = folder.file("null");
-  fs::create_symlink("/dev/null", link);
-  write_file(link, "gone");
-  EXPECT_TRUE(fs::is_symlink(link));
-  EXPECT_TRUE(fs::is_character_file(link));
-  const std::string device = folder.file("device");
-  if (mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0 &&
-      open(device.c_str(), O_RDONLY) >= 0) {
-    write_file(device, "gone");
-    EXPECT_TRUE(fs::is_character_file(device));
-  }
-  EXPECT_THAT(error_of_write("/dev/full"), HasSubstr("/dev/full: No space left on device"));
-  EXPECT_THAT(names(), ::testing::Not(::testing::Contains(HasSubstr(".gapless"))));
+  EXPECT_TRUE(fs::is_symlink(folder.file("link")));
+  EXPECT_THAT(names(), UnorderedElementsAre("pipe", "link"));
+}
+
+TEST_F(Files, DevicesAreWrittenToAndStay) {
+  const std::string null = folder.device(3);
+  const std::string full = folder.device(7);
+  if (null.empty() || full.empty()) GTEST_SKIP() << "only root makes devices";
+  fs::create_symlink(null, folder.file("link"));
+  write_file(null, "gone");
+  write_file(folder.file("link"), "gone");
+  EXPECT_TRUE(fs::is_character_file(null));
+  EXPECT_TRUE(fs::is_symlink(folder.file("link")));
+  EXPECT_THAT(error_of_write(full), HasSubstr(": No space left on device"));
+  EXPECT_TRUE(fs::is_character_file(full));
 }
 
 TEST_F(Files, AFolderIsNoFile) {

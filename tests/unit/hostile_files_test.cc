@@ -132,7 +132,7 @@ TEST_F(HostileTrace, ALargeHeaderInASmallFileIsAnError) {
   for (const std::string& much :
        {"[" + repeated("[],", 20000000) + "0]", "[" + repeated("{},", 3000000) + "0]",
         "[" + repeated("0,", 5000000) + "0]", "[" + repeated("\"\",", 3000000) + "0]",
-        "\"" + repeated("a", 40000000) + "\"", repeated("1", 40000000), repeated(" ", 40000000),
+        "\"" + repeated("a", 40000000) + "\"", repeated("1", 40000000), repeated(" ", 150000000),
         "{" + repeated("\"a\":0,", 3000000) + "\"b\":0}", repeated("\"a", 20000000)}) {
     OpenedTrace changed = opened;
     changed.change_header("\"format\":1", "\"format\":1,\"x\":" + much);
