@@ -140,7 +140,8 @@ bool is_standard_output(const std::string& path) {
 
 std::string cannot_write(const std::string& path) {
   const auto access_to = [](const fs::path& what) -> std::string {
-    return ::access(what.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+    const int no = ::faccessat(AT_FDCWD, what.c_str(), W_OK, AT_EACCESS);
+    return no == 0 ? "" : std::strerror(errno);
   };
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) {

@@ -187,9 +187,9 @@ def test_a_program_whose_name_no_terminal_may_see(dryrun, tmp_path):
         cwd=tmp_path, capture_output=True, text=True, errors="surrogateescape", timeout=120, check=False)
     assert done.returncode == 3, done.stderr
     (row,) = json.loads((tmp_path / "rows.json").read_text())
-    assert row["out_of_memory"]["line"] == r"\x1b[2Jevil\udcff.py:8"
+    assert row["out_of_memory"]["line"] == "\x1b[2Jevil\ufffd.py:8"
     table = done.stderr[done.stderr.index("process  gpu"):]
-    assert r"(\x1b[2Jevil\udcff.py:8)" in table
+    assert "(\\x1b[2Jevil\ufffd.py:8)" in table
     assert table.replace("\n", "").isprintable()
 
 

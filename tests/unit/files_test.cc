@@ -155,6 +155,18 @@ TEST_F(Files, DevicesAreWrittenToAndStay) {
   EXPECT_TRUE(fs::is_character_file(full));
 }
 
+TEST_F(Files, WhatCannotBeWrittenIsKnownBefore) {
+  EXPECT_EQ(cannot_write(make("there", "")), "");
+  EXPECT_EQ(cannot_write(folder.file("fresh")), "");
+  EXPECT_EQ(cannot_write("fresh"), "");
+  EXPECT_EQ(cannot_write(folder.path()), "Is a directory");
+  EXPECT_EQ(cannot_write(folder.file("no/such")), "No such file or directory");
+  fs::create_symlink("nowhere", folder.file("broken"));
+  EXPECT_EQ(cannot_write(folder.file("broken")), "No such file or directory");
+  EXPECT_EQ(cannot_write("/dev/null"), "");
+  EXPECT_THAT(names(), UnorderedElementsAre("there", "broken"));
+}
+
 TEST_F(Files, AFolderIsNoFile) {
   EXPECT_THAT(error_of_write(folder.path()), HasSubstr(": is a folder"));
   EXPECT_THAT(error_of_write(folder.file("no/such")), HasSubstr("no/such: "));
@@ -197,6 +209,9 @@ TEST_F(ForbiddenFiles, AreNamedWithTheCause) {
   EXPECT_THAT(error_of_write(folder.file("closed/fresh")),
               HasSubstr("closed/fresh: no file can be made in its folder: Permission denied"));
   EXPECT_THAT(error_of_write(inside), HasSubstr("no file can be made in its folder"));
+  for (const char* name : {"closed/fresh", "closed/out"}) {
+    EXPECT_EQ(cannot_write(folder.file(name)), "Permission denied");
+  }
   EXPECT_EQ(read_file(inside), "old");
   chmod(folder.file("closed").c_str(), 0755);
   const std::string kept = make("kept", "old");
