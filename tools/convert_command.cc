@@ -29,6 +29,13 @@ struct ConvertArguments {
   bool as_json = false;
 };
 
+// One name for each file, whatever it was called; of a pipe its own.
+fs::path place_of(const fs::path& file) {
+  std::error_code code;
+  const fs::path place = fs::weakly_canonical(file, code);
+  return code ? file : place;
+}
+
 // Where the trace of `input` goes. Throws InputError where that would lose something.
 fs::path output_for(const std::string& input, const std::string& asked,
                     const std::set<fs::path>& written) {
@@ -40,7 +47,7 @@ fs::path output_for(const std::string& input, const std::string& asked,
   if (fs::equivalent(output, input, neither)) {
     throw InputError(input + ": is a gapless trace already, and would be overwritten");
   }
-  if (written.contains(fs::weakly_canonical(output))) {
+  if (written.contains(place_of(output))) {
     throw InputError(input + ": would overwrite " + output.string() +
                      ", which was written from another of these files");
   }
@@ -92,7 +99,7 @@ int run(const ConvertArguments& arguments) {
   const bool all_good = for_each_file(arguments.inputs, [&](const std::string& input) {
     const fs::path output = output_for(input, arguments.output, written);
     const json file = convert(input, output, arguments.note);
-    written.insert(fs::weakly_canonical(output));
+    written.insert(place_of(output));
     list.push_back(file);
     if (arguments.as_json) return;
     const std::size_t devices = file["devices"].size();

@@ -165,12 +165,13 @@ void print_table(const std::vector<ReplayRow>& rows, const ReplayArguments& argu
     before = &row.run;
     const bench::ReplayResult& result = row.result;
     if (result.fits) continue;
-    fmt::print("{}\n",
-               paragraph(fmt::format("{} with {} does not fit{}: {} asked at event {} in pass {}.",
-                                     row.run.name(), result.allocator,
-                                     arguments.capacity.empty() ? "" : " " + arguments.capacity,
-                                     format_bytes(result.failed_bytes),
-                                     with_commas(result.failed_event), result.failed_pass)));
+    fmt::print(
+        "{}\n",
+        paragraph(fmt::format(
+            "{} with {} does not fit{}: {} asked at event {} in pass {}{}.", row.run.name(),
+            result.allocator, arguments.capacity.empty() ? "" : " " + arguments.capacity,
+            format_bytes(result.failed_bytes), with_commas(result.failed_event), result.failed_pass,
+            result.failed_bytes > bench::kLargestGpuBytes ? ", more than any GPU has" : "")));
   }
   fmt::print(
       "{}",

@@ -114,11 +114,12 @@ TEST_F(Outside, JsonIsJsonWhateverTheNames) {
     ASSERT_EQ(output.status, 0) << output.text;
     EXPECT_THAT(output.text, IsOnlyShown()) << arguments;
     const json found = json::parse(output.text);
-    const std::string name = found.is_array() ? found[0]["trace"] : found["dump"];
+    const std::string name = found[0][found[0].contains("dump") ? "dump" : "trace"];
     EXPECT_THAT(name, StartsWith("\x1b[2Jevil\r\n\xe2\x80\xae")) << arguments;
   }
   const json found = json::parse(run("inspect --json " + from_pickle).text);
-  EXPECT_THAT(found["biggest_blocks"][0]["site"].get<std::string>(), HasSubstr("\xef\xbf\xbd.py"));
+  EXPECT_THAT(found[0]["biggest_blocks"][0]["site"].get<std::string>(),
+              HasSubstr("\xef\xbf\xbd.py"));
 }
 
 TEST_F(Outside, ConvertedNamesAreUtf8) {
@@ -225,7 +226,7 @@ TEST_F(NoGpu, ReplayAndFitSayThatNoneServesIt) {
     const std::string file = asking(bytes);
     const Output replayed = run("replay " + file);
     EXPECT_EQ(replayed.status, 3);
-    EXPECT_THAT(replayed.text, HasSubstr("at event 0: no GPU has that much"));
+    EXPECT_THAT(replayed.text, HasSubstr("more than any GPU has"));
     const Output fitted = run("fit " + file);
     EXPECT_EQ(fitted.status, 3);
     EXPECT_THAT(fitted.text, HasSubstr("more than 1024.00 GiB"));
