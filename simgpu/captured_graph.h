@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "allocator/driver/driver.h"
@@ -27,19 +29,27 @@ struct CapturedGraph {
     std::size_t after = 0;  // another branch: comes after what that was given so far; no work
     std::uint64_t duration_ns = 0;
     std::vector<Access> accesses;
+    std::optional<std::uint32_t> fills_with;  // a memset: every word of what it writes
   };
   DeviceIndex device = 0;
   std::uint64_t number = 0;            // of the capture, from 1
   std::vector<StreamHandle> branches;  // the capturing streams, the first one where it began
   std::vector<Step> steps;
+  bool valid = true;  // false: it was asked for what captures do not allow
 
-  /// The step that the branch's next work would come after; npos: none, it is at the begin.
-  static constexpr std::size_t npos = SIZE_MAX;
-  [[nodiscard]] std::size_t tail(std::size_t branch, std::size_t before) const {
-    for (std::size_t i = before; i-- > 0;) {
-      if (steps[i].branch == branch) return i;
+  /// The pieces of work that the branch's next one would come right after, of the steps before that
+  /// one; none: it is at the begin.
+  [[nodiscard]] std::vector<std::size_t> ends(std::size_t branch, std::size_t before) const {
+    std::vector<std::set<std::size_t>> of(branches.size());
+    for (std::size_t i = 0; i < before; ++i) {
+      const Step& step = steps[i];
+      if (step.after == step.branch) {
+        of[step.branch] = {i};
+      } else {
+        of[step.branch].insert(of[step.after].begin(), of[step.after].end());
+      }
     }
-    return npos;
+    return {of[branch].begin(), of[branch].end()};
   }
 };
 

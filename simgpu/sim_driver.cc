@@ -324,7 +324,7 @@ DriverStatus SimDriver::mem_free(DeviceIndex device, DeviceAddress address) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::mem_free);
   if (!known(device)) return DriverStatus::invalid_device;
-  if (waits_in_capture("device_synchronize")) return DriverStatus::not_permitted;
+  (void)may_wait("device_synchronize");
   timeline_.synchronize_device(device);
   std::string misuse;
   const DriverStatus status = memory_.free(device, address, misuse);
@@ -355,8 +355,8 @@ DriverStatus SimDriver::stream_synchronize(DeviceIndex device, StreamHandle stre
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::stream_synchronize);
   const auto index = stream_index(device, stream, "stream_synchronize");
-  if (waits_in_capture("stream_synchronize")) return DriverStatus::not_permitted;
   if (!index) return DriverStatus::invalid_handle;
+  if (!may_wait("stream_synchronize", stream)) return DriverStatus::capture_unsupported;
   timeline_.synchronize_stream(*index);
   return DriverStatus::ok;
 }
@@ -367,7 +367,11 @@ DriverStatus SimDriver::stream_wait_event(DeviceIndex device, StreamHandle strea
   pay(DriverCall::stream_wait_event);
   const auto index = stream_index(device, stream, "stream_wait_event");
   if (!index || !known_event(event, "stream_wait_event")) return DriverStatus::invalid_handle;
-  if (forbidden_in_capture("stream_wait_event", stream)) return DriverStatus::not_permitted;
+  if (capture_of(stream) != nullptr) {
+    violations_.push_back(
+        fmt::format("stream_wait_event on stream {:#x}, which is capturing", stream));
+    return DriverStatus::capture_isolation;
+  }
   timeline_.wait_event(*index, event);
   return DriverStatus::ok;
 }
@@ -393,6 +397,7 @@ DriverStatus SimDriver::event_destroy(DeviceIndex /*device*/, EventHandle event)
   pay(DriverCall::event_destroy);
   if (!known_event(event, "event_destroy")) return DriverStatus::invalid_handle;
   timeline_.destroy_event(event);
+  captured_.erase(event);
   return DriverStatus::ok;
 }
 
@@ -401,7 +406,12 @@ DriverStatus SimDriver::event_record(DeviceIndex device, EventHandle event, Stre
   pay(DriverCall::event_record);
   const auto index = stream_index(device, stream, "event_record");
   if (!index || !known_event(event, "event_record")) return DriverStatus::invalid_handle;
-  if (forbidden_in_capture("event_record", stream)) return DriverStatus::not_permitted;
+  if (capture_of(stream) != nullptr) {
+    violations_.push_back(fmt::format("event_record on stream {:#x}, which is capturing", stream));
+    captured_.insert(event);
+    return DriverStatus::ok;
+  }
+  captured_.erase(event);
   if (const DeviceIndex made_on = timeline_.device_of_event(event); made_on != device) {
     violations_.push_back(
         fmt::format("event_record of device {}'s event on a stream of device {}", made_on, device));
@@ -415,6 +425,7 @@ DriverStatus SimDriver::event_query(DeviceIndex /*device*/, EventHandle event) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::event_query);
   if (!known_event(event, "event_query")) return DriverStatus::invalid_handle;
+  if (captured_.contains(event)) return DriverStatus::captured_event;
   return timeline_.query(event) ? DriverStatus::ok : DriverStatus::not_ready;
 }
 
@@ -422,6 +433,7 @@ DriverStatus SimDriver::event_synchronize(DeviceIndex /*device*/, EventHandle ev
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::event_synchronize);
   if (!known_event(event, "event_synchronize")) return DriverStatus::invalid_handle;
+  if (captured_.contains(event)) return DriverStatus::captured_event;
   timeline_.synchronize_event(event);
   return DriverStatus::ok;
 }
@@ -434,15 +446,25 @@ DriverStatus SimDriver::memset_d32(DeviceIndex device, DeviceAddress address, st
   pay(DriverCall::memset_d32, count * 4);
   const auto index = stream_index(device, stream, "memset_d32");
   if (!index) return DriverStatus::invalid_handle;
-  const auto ranges = touch(device, {address, count * 4, true}, timeline_.submit(*index, 0));
-  if (!ranges) return DriverStatus::illegal_address;
-  if (options_.keep_contents) {
-    for (const PhysicalRange& range : *ranges) {
-      const std::vector<std::uint32_t> words(range.bytes / 4, value);
-      memory_.write(range, reinterpret_cast<const unsigned char*>(words.data()));
-    }
+  const Access access{address, count * 4, true};
+  if (CapturedGraph* graph = capture_of(stream); graph != nullptr) {
+    const std::size_t branch = branch_of(*graph, stream);
+    graph->steps.push_back(
+        {.branch = branch, .after = branch, .accesses = {access}, .fills_with = value});
+    return DriverStatus::ok;
   }
+  const auto ranges = touch(device, access, timeline_.submit(*index, 0));
+  if (!ranges) return DriverStatus::invalid_value;
+  write_words(*ranges, value);
   return DriverStatus::ok;
+}
+
+void SimDriver::write_words(const std::vector<PhysicalRange>& ranges, std::uint32_t value) {
+  if (!options_.keep_contents) return;
+  for (const PhysicalRange& range : ranges) {
+    const std::vector<std::uint32_t> words(range.bytes / 4, value);
+    memory_.write(range, reinterpret_cast<const unsigned char*>(words.data()));
+  }
 }
 
 DriverStatus SimDriver::copy_to_device(DeviceIndex device, DeviceAddress target, const void* source,
@@ -452,7 +474,7 @@ DriverStatus SimDriver::copy_to_device(DeviceIndex device, DeviceAddress target,
   const auto index = stream_index(device, stream, "copy_to_device");
   if (!index) return DriverStatus::invalid_handle;
   const auto ranges = touch(device, {target, bytes, true}, timeline_.submit(*index, 0));
-  if (!ranges) return DriverStatus::illegal_address;
+  if (!ranges) return DriverStatus::invalid_value;
   const auto* from = static_cast<const unsigned char*>(source);
   for (const PhysicalRange& range : *ranges) {
     if (options_.keep_contents) memory_.write(range, from);
@@ -469,7 +491,7 @@ DriverStatus SimDriver::copy_to_host(DeviceIndex device, void* target, DeviceAdd
   const auto index = stream_index(device, stream, "copy_to_host");
   if (!index) return DriverStatus::invalid_handle;
   const auto ranges = touch(device, {source, bytes, false}, timeline_.submit(*index, 0));
-  if (!ranges) return DriverStatus::illegal_address;
+  if (!ranges) return DriverStatus::invalid_value;
   auto* to = static_cast<unsigned char*>(target);
   for (const PhysicalRange& range : *ranges) {
     if (options_.keep_contents) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -139,12 +140,14 @@ class SimDriver final : public Driver {
   CapturedGraph* capture_of(StreamHandle stream);
   static std::size_t branch_of(const CapturedGraph& graph, StreamHandle stream);
   void order_streams(DeviceIndex device, std::uint32_t earlier, std::uint32_t later);
-  /// True, and a violation kept, where the stream is capturing; or where any is.
-  bool forbidden_in_capture(std::string_view call, StreamHandle stream);
-  bool waits_in_capture(std::string_view call);
+  /// A wait while any stream captures, which keeps a violation, as the driver allows it where the
+  /// thread says that it knows what it does (CudaDriver does). Not of a stream that captures:
+  /// false, and its capture is not valid any more.
+  bool may_wait(std::string_view call, std::optional<StreamHandle> stream = {});
   /// Work on a stream that touches one range; the ranges behind it, or nothing after a violation.
   std::optional<std::vector<PhysicalRange>> touch(DeviceIndex device, const Access& access,
                                                   const Stamp& stamp);
+  void write_words(const std::vector<PhysicalRange>& ranges, std::uint32_t value);
 
   SimOptions options_;
   mutable std::mutex mutex_;
@@ -152,6 +155,7 @@ class SimDriver final : public Driver {
   MemoryModel memory_;
   AccessChecker checker_;
   std::vector<CapturedGraph> capturing_;
+  std::set<EventHandle> captured_;  // events that a capture recorded last
   std::uint64_t captures_ = 0;
   std::vector<std::string> violations_;
 };

@@ -22,16 +22,12 @@ std::size_t SimDriver::branch_of(const CapturedGraph& graph, StreamHandle stream
                                   graph.branches.begin());
 }
 
-bool SimDriver::forbidden_in_capture(std::string_view call, StreamHandle stream) {
-  if (capture_of(stream) == nullptr) return false;
-  violations_.push_back(fmt::format("{} on stream {:#x}, which is capturing", call, stream));
-  return true;
-}
-
-bool SimDriver::waits_in_capture(std::string_view call) {
-  if (capturing_.empty()) return false;
+bool SimDriver::may_wait(std::string_view call, std::optional<StreamHandle> stream) {
+  if (capturing_.empty()) return true;
   violations_.push_back(fmt::format("{} while a graph is being captured", call));
-  return true;
+  CapturedGraph* const graph = stream ? capture_of(*stream) : nullptr;
+  if (graph != nullptr) graph->valid = false;
+  return graph == nullptr;
 }
 
 DriverStatus SimDriver::stream_is_capturing(DeviceIndex device, StreamHandle stream,
@@ -53,8 +49,9 @@ DriverStatus SimDriver::stream_capture_point(DeviceIndex device, StreamHandle st
   const CapturedGraph* const graph = capture_of(stream);
   if (graph == nullptr) return DriverStatus::ok;
   point.capture = graph->number;
-  const std::size_t tail = graph->tail(branch_of(*graph, stream), graph->steps.size());
-  if (tail != CapturedGraph::npos) point.ends.push_back(graph->number << 32 | (tail + 1));
+  for (const std::size_t end : graph->ends(branch_of(*graph, stream), graph->steps.size())) {
+    point.ends.push_back(graph->number << 32 | (end + 1));
+  }
   return DriverStatus::ok;
 }
 
@@ -71,11 +68,8 @@ DriverStatus SimDriver::graph_node_dependencies(DeviceIndex device, std::uint64_
     return judged(DriverStatus::invalid_value, fmt::format("there is no graph node {:#x}", node));
   }
   nodes.clear();
-  const CapturedGraph::Step& facts = graph->steps[step];
-  for (const std::size_t branch : {facts.branch, facts.after}) {
-    const std::size_t tail = graph->tail(branch, step);
-    if (tail != CapturedGraph::npos) nodes.push_back(number << 32 | (tail + 1));
-    if (facts.after == facts.branch) break;
+  for (const std::size_t end : graph->ends(graph->steps[step].branch, step)) {
+    nodes.push_back(number << 32 | (end + 1));
   }
   return DriverStatus::ok;
 }
@@ -140,7 +134,9 @@ void SimDriver::replay(const CapturedGraph& graph, StreamHandle stream) {
     }
     const Stamp stamp = timeline_.submit(branches[step.branch], step.duration_ns);
     for (const Access& access : step.accesses) {
-      if (access.bytes != 0) touch(graph.device, access, stamp);
+      if (access.bytes == 0) continue;
+      const auto ranges = touch(graph.device, access, stamp);
+      if (ranges && step.fills_with) write_words(*ranges, *step.fills_with);
     }
   }
   for (std::size_t i = 1; i < branches.size(); ++i) {

@@ -32,6 +32,14 @@ const char* to_string(DriverStatus status) {
       return "CUDA_ERROR_NOT_PERMITTED";
     case DriverStatus::not_supported:
       return "CUDA_ERROR_NOT_SUPPORTED";
+    case DriverStatus::capture_unsupported:
+      return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case DriverStatus::capture_invalidated:
+      return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case DriverStatus::capture_isolation:
+      return "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    case DriverStatus::captured_event:
+      return "CUDA_ERROR_CAPTURED_EVENT";
     case DriverStatus::unknown:
       break;
   }

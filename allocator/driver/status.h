@@ -21,6 +21,10 @@ enum class DriverStatus : std::int32_t {
   illegal_address = 700,
   not_permitted = 800,
   not_supported = 801,
+  capture_unsupported = 900,
+  capture_invalidated = 901,
+  capture_isolation = 905,
+  captured_event = 907,
   unknown = 999,
 };
 

@@ -125,6 +125,13 @@ TEST(CudaAbi, AgreesWithCudaHeader) {
   EXPECT_EQ(static_cast<int>(DriverStatus::not_ready), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(static_cast<int>(DriverStatus::illegal_address), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(static_cast<int>(DriverStatus::not_supported), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(static_cast<int>(DriverStatus::capture_unsupported),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(static_cast<int>(DriverStatus::capture_invalidated),
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(static_cast<int>(DriverStatus::capture_isolation),
+            CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  EXPECT_EQ(static_cast<int>(DriverStatus::captured_event), CUDA_ERROR_CAPTURED_EVENT);
 }
 #endif
 

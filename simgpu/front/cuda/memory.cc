@@ -12,6 +12,18 @@ namespace {
 
 void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
+// Or pinned memory, which a device reaches by the same addresses.
+bool is_device_memory(std::uint64_t address, std::size_t bytes) {
+  const Entry entry;
+  return bytes == 0 || entry.process.memory.find(address) ||
+         entry.process.pinned(pointer_of(address)) != nullptr;
+}
+
+ShareType share_type_of(int handle_types) {
+  constexpr int kPosixFileDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+  return (handle_types & kPosixFileDescriptor) != 0 ? ShareType::fd : ShareType::none;
+}
+
 }  // namespace
 
 // --- plain ---------------------------------------------------------------------------------------
@@ -86,10 +98,12 @@ CUDA int cuMemsetD32Async(std::uint64_t address, unsigned value, std::size_t cou
 }
 CUDA int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t bytes,
                               void* stream) {
+  if (!is_device_memory(target, bytes)) return kInvalidValue;
   bool unknown = false;
   return stream_calls::copy(pointer_of(target), source, bytes, stream, unknown);
 }
 CUDA int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t bytes, void* stream) {
+  if (!is_device_memory(source, bytes)) return kInvalidValue;
   bool unknown = false;
   return stream_calls::copy(target, pointer_of(source), bytes, stream, unknown);
 }
@@ -126,9 +140,11 @@ CUDA int cuMemCreate(std::uint64_t* handle, std::size_t bytes,
   const int device = prop->location.id;
   entry.process.memory.ensure_context(device);
   std::string misuse;
-  return answer(note_request(entry.process, device, bytes,
-                             entry.process.memory.model().create(device, bytes, *handle, misuse),
-                             /*by_driver=*/true));
+  const MemKind kind{.share = share_type_of(prop->requested_handle_types)};
+  return answer(
+      note_request(entry.process, device, bytes,
+                   entry.process.memory.model().create(device, bytes, kind, *handle, misuse),
+                   /*by_driver=*/true));
 }
 CUDA int cuMemRelease(std::uint64_t handle) {
   const Entry entry(DriverCall::mem_release);
@@ -151,6 +167,7 @@ CUDA int cuMemSetAccess(std::uint64_t address, std::size_t bytes,
                         const cuda_abi::MemAccessDesc* descriptions, std::size_t count) {
   const Entry entry(DriverCall::mem_set_access);
   for (std::size_t i = 0; i < count; ++i) {
+    if (!entry.process.has(descriptions[i].location.id)) return kInvalidDevice;
     std::string misuse;
     const DriverStatus status = entry.process.memory.model().set_access(
         address, bytes, descriptions[i].location.id, misuse);

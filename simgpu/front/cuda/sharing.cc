@@ -12,8 +12,10 @@ constexpr int kPosixFileDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRI
 
 CUDA int cuMemExportToShareableHandle(void* exported, std::uint64_t handle, int type,
                                       unsigned long long) {
-  if (type != kPosixFileDescriptor) return kNotSupported;  // no fabric
+  if (type != kPosixFileDescriptor) return kInvalidValue;  // no fabric
   const Entry entry;
+  const auto kind = entry.process.memory.model().kind_of(handle);
+  if (!kind || kind->share != ShareType::fd) return kInvalidValue;
   const auto contents = entry.process.memory.model().share(handle);
   if (!contents) return kInvalidValue;
   const int file = fcntl(contents->file(), F_DUPFD_CLOEXEC, 0);

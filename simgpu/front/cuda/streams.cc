@@ -1,5 +1,6 @@
-// Streams, events and captures, as libcudart has them.
+// Streams, events, captures and graphs, as libcudart has them.
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/graph_calls.h"
 #include "simgpu/process/stream_calls.h"
 
 using namespace gapless::simgpu;
@@ -48,3 +49,16 @@ CUDA int cuGraphNodeGetDependencies_v2(void* node, void** dependencies, void*, s
 CUDA int cuThreadExchangeStreamCaptureMode(int* mode) {
   return stream_calls::exchange_capture_mode(mode);
 }
+
+CUDA int cuStreamBeginCapture_v2(void* stream, int mode) {
+  return graph_calls::begin_capture(stream, nullptr, nullptr, 0, mode);
+}
+CUDA int cuStreamEndCapture(void* stream, void** graph) {
+  return graph_calls::end_capture(stream, graph);
+}
+CUDA int cuGraphDestroy(void* graph) { return graph_calls::destroy(graph); }
+CUDA int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  return graph_calls::instantiate(exec, graph);
+}
+CUDA int cuGraphExecDestroy(void* exec) { return graph_calls::destroy_exec(exec); }
+CUDA int cuGraphLaunch(void* exec, void* stream) { return graph_calls::launch(exec, stream); }

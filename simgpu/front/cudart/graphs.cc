@@ -2,73 +2,21 @@
 #include <algorithm>
 
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/graph_calls.h"
 #include "simgpu/process/stream_calls.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
 
-namespace {
-
-void release(UserObject* object, unsigned count) {
-  object->references -= std::min(count, object->references);
-  if (object->references != 0) return;
-  object->destroy(object->pointer);
-  delete object;
-}
-
-void release_all(std::vector<std::pair<UserObject*, unsigned>>& objects) {
-  for (const auto& [object, count] : objects) release(object, count);
-  objects.clear();
-}
-
-int instantiate(void** result, void* graph_handle) {
-  const Entry entry;
-  auto* graph = static_cast<Graph*>(graph_handle);
-  auto* exec = new GraphExec;
-  exec->memory = graph->memory;
-  for (const auto& node : graph->nodes) {
-    if (node->run) exec->steps.push_back(node->run);
-  }
-  for (const auto& [object, count] : graph->objects) {
-    object->references += count;
-    exec->objects.emplace_back(object, count);
-  }
-  *result = exec;
-  return abi::success;
-}
-
-}  // namespace
-
 CUDART int cudaStreamBeginCaptureToGraph(void* handle, void* graph, void* const* dependencies,
                                          const void*, std::size_t count, int mode) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  if (stream->capture) return answer(abi::stream_capture_unmatched);
-  // The legacy default stream cannot be captured.
-  if (reinterpret_cast<std::uintptr_t>(handle) <= 1) {
-    return answer(abi::stream_capture_unsupported);
-  }
-  std::vector<GraphNode*> depends_on;
-  for (std::size_t i = 0; i < count; ++i) {
-    depends_on.push_back(static_cast<GraphNode*>(dependencies[i]));
-  }
-  entry.process.streams.begin_capture(*stream, static_cast<CaptureMode>(mode),
-                                      static_cast<Graph*>(graph), std::move(depends_on));
-  return abi::success;
+  return answer(graph_calls::begin_capture(handle, graph, dependencies, count, mode));
 }
 CUDART int cudaStreamBeginCapture(void* stream, int mode) {
   return cudaStreamBeginCaptureToGraph(stream, nullptr, nullptr, nullptr, 0, mode);
 }
-CUDART int cudaStreamEndCapture(void* handle, void** graph) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, handle);
-  if (stream == nullptr) return answer(abi::invalid_resource_handle);
-  *graph = nullptr;
-  if (!stream->capture) return answer(abi::invalid_value);
-  if (stream->capture->origin != stream) return answer(abi::stream_capture_unmatched);
-  *graph = entry.process.streams.end_capture(*stream);
-  return answer(*graph == nullptr ? abi::stream_capture_invalidated : abi::success);
+CUDART int cudaStreamEndCapture(void* stream, void** graph) {
+  return answer(graph_calls::end_capture(stream, graph));
 }
 CUDART int cudaStreamIsCapturing(void* stream, int* status) {
   return answer(stream_calls::is_capturing(stream, status));
@@ -101,36 +49,17 @@ CUDART int cudaGraphCreate(void** graph, unsigned) {
   *graph = new Graph;
   return abi::success;
 }
-CUDART int cudaGraphDestroy(void* handle) {
-  const Entry entry;
-  auto* graph = static_cast<Graph*>(handle);
-  if (graph == nullptr) return answer(abi::invalid_value);
-  release_all(graph->objects);
-  delete graph;
-  return abi::success;
-}
+CUDART int cudaGraphDestroy(void* graph) { return answer(graph_calls::destroy(graph)); }
 CUDART int cudaGraphInstantiate(void** exec, void* graph, unsigned long long) {
-  return instantiate(exec, graph);
+  return graph_calls::instantiate(exec, graph);
 }
 CUDART int cudaGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
-  return instantiate(exec, graph);
+  return graph_calls::instantiate(exec, graph);
 }
-CUDART int cudaGraphExecDestroy(void* handle) {
-  const Entry entry;
-  auto* exec = static_cast<GraphExec*>(handle);
-  if (exec == nullptr) return answer(abi::invalid_value);
-  release_all(exec->objects);
-  delete exec;
-  return abi::success;
-}
+CUDART int cudaGraphExecDestroy(void* exec) { return answer(graph_calls::destroy_exec(exec)); }
 CUDART int cudaGraphUpload(void*, void*) { return abi::success; }
-CUDART int cudaGraphLaunch(void* handle, void* stream_handle) {
-  const Entry entry;
-  Stream* stream = stream_of(entry.process, stream_handle);
-  if (stream == nullptr || handle == nullptr) return answer(abi::invalid_resource_handle);
-  const auto* exec = static_cast<const GraphExec*>(handle);
-  for (const auto& step : exec->steps) entry.process.streams.submit(*stream, NodeKind::host, step);
-  return abi::success;
+CUDART int cudaGraphLaunch(void* exec, void* stream) {
+  return answer(graph_calls::launch(exec, stream));
 }
 CUDART int cudaGraphGetNodes(void* handle, void** nodes, std::size_t* count) {
   const Entry entry;
@@ -194,7 +123,7 @@ CUDART int cudaUserObjectRetain(void* object, unsigned count) {
 }
 CUDART int cudaUserObjectRelease(void* object, unsigned count) {
   const Entry entry;
-  release(static_cast<UserObject*>(object), count);
+  graph_calls::release(static_cast<UserObject*>(object), count);
   return abi::success;
 }
 CUDART int cudaGraphRetainUserObject(void* handle, void* object, unsigned count, unsigned flags) {
