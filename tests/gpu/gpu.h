@@ -1,5 +1,10 @@
-// Gpu: what the GPU tests stand on: the real driver, or a simulated one in its place where
-// GAPLESS_GPU_TEST=simulated says so; skipped, with the reason, where there is neither.
+// Gpu: what the GPU tests stand on; skipped, with the reason, where it is not there.
+//
+//   GAPLESS_GPU_TEST   (not set)    the real driver: libcuda.so.1
+//                      simulated    SimDriver in its place
+//                      front        the simulated GPU's libcuda.so.1, if LD_LIBRARY_PATH names it:
+//                      the real driver's
+//                                   class, without a GPU
 #pragma once
 
 #include <algorithm>
@@ -19,9 +24,11 @@ namespace gapless::testing {
 class Gpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* where = std::getenv("GAPLESS_GPU_TEST");
-    on_simulated = where != nullptr && std::string_view(where) == "simulated";
-    if (on_simulated) {
+    const char* const set = std::getenv("GAPLESS_GPU_TEST");
+    const std::string_view where = set == nullptr ? "" : set;
+    on_simulated = !where.empty();
+    work_takes_time = where != "front";
+    if (where == "simulated") {
       driver = std::make_unique<simgpu::SimDriver>(
           simgpu::SimOptions{.devices = {{.host_bytes = GiB}},
                              .costs = simgpu::load_cost_profile("a100"),
@@ -76,7 +83,13 @@ class Gpu : public ::testing::Test {
     return on_simulated ? std::max(2U, on_a_gpu / 5) : on_a_gpu;
   }
 
+  // Of memory that is written: less where the host keeps it (the libraries in front keep 64 MiB).
+  std::uint64_t written(std::uint64_t pages_on_a_gpu) const {
+    return on_simulated ? std::min<std::uint64_t>(pages_on_a_gpu, 16) : pages_on_a_gpu;
+  }
+
   bool on_simulated = false;
+  bool work_takes_time = true;
   std::unique_ptr<Driver> driver;
   DeviceProperties properties;
   std::uint64_t page = 0;
