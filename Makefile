@@ -4,12 +4,12 @@
 #
 # Each installs what it needs first (Debian packages, a virtual environment in .venv).
 
-.PHONY: help build demo test quick lint format conformance bench clean
+.PHONY: help build demo test quick lint format conformance bench gpu-kit clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
 	@echo "also: make quick (release tests only), make conformance (PyTorch's own tests), make lint,"
-	@echo "      make format, make bench, make clean"
+	@echo "      make format, make bench, make gpu-kit (all that a machine with a GPU needs), make clean"
 
 SETUP := tools/setup/packages.sh
 # From scratch files are compiled several at a time, which takes little more than half as long. Who
@@ -51,5 +51,8 @@ bench: build
 	@build/release/bin/streams_bench --iterations 24
 	@build/release/bin/replay_bench examples/traces/*.gtrace --benchmark_counters_tabular=true
 
+gpu-kit: build
+	@tools/setup/gpu_kit.sh
+
 clean:
-	@rm -rf build
+	@rm -rf build gpu-kit

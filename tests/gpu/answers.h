@@ -74,17 +74,22 @@ class Script {
 struct NamedScript {
   const char* name;
   void (*run)(Script&);
+  /// It does what no program may: the driver may end the process, or spoil the context for all that
+  /// follows.
+  bool wild = false;
 };
 
 std::span<const NamedScript> memory_scripts();
 std::span<const NamedScript> stream_scripts();
 std::span<const NamedScript> capture_scripts();
-inline std::vector<NamedScript> all_scripts() {
-  std::vector<NamedScript> all;
-  for (const auto scripts : {memory_scripts(), stream_scripts(), capture_scripts()}) {
-    all.insert(all.end(), scripts.begin(), scripts.end());
+inline std::vector<NamedScript> scripts(bool wild) {
+  std::vector<NamedScript> chosen;
+  for (const auto of : {memory_scripts(), stream_scripts(), capture_scripts()}) {
+    for (const NamedScript& script : of) {
+      if (script.wild == wild) chosen.push_back(script);
+    }
   }
-  return all;
+  return chosen;
 }
 
 /// "CUDA_ERROR_ALREADY_MAPPED", also where the core has no name for it.

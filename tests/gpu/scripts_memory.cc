@@ -501,11 +501,11 @@ constexpr NamedScript kScripts[] = {
     {"plain", plain},
     {"sharing", sharing},
     {"contents", contents},
-    {"access_to_nothing", access_to_nothing},
-    {"access_not_given", access_not_given},
-    {"access_taken_away", access_taken_away},
-    {"access_past_the_end", access_past_the_end},
-    {"unmapping_under_work", unmapping_under_work},
+    {"access_to_nothing", access_to_nothing, true},
+    {"access_not_given", access_not_given, true},
+    {"access_taken_away", access_taken_away, true},
+    {"access_past_the_end", access_past_the_end, true},
+    {"unmapping_under_work", unmapping_under_work, true},
 };
 
 }  // namespace

@@ -130,11 +130,11 @@ void a_destroyed_event(Script& script) {
 constexpr NamedScript kScripts[] = {
     {"events", events},
     {"events_of_running_work", events_of_running_work},
-    {"destroying_no_stream", destroying_no_stream},
-    {"destroying_a_stream_twice", destroying_a_stream_twice},
-    {"a_destroyed_stream", a_destroyed_stream},
-    {"no_event", no_event},
-    {"a_destroyed_event", a_destroyed_event},
+    {"destroying_no_stream", destroying_no_stream, true},
+    {"destroying_a_stream_twice", destroying_a_stream_twice, true},
+    {"a_destroyed_stream", a_destroyed_stream, true},
+    {"no_event", no_event, true},
+    {"a_destroyed_event", a_destroyed_event, true},
 };
 
 }  // namespace

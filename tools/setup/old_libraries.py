@@ -5,7 +5,7 @@ start on (manylinux_2_28: glibc 2.28, and the libstdc++ of GCC 8).
     old_libraries.py stubs FOLDER     writes libraries to link against in place of this machine's, with nothing in them
                                       that is newer than that
     old_libraries.py check FILE...    exit status 1 where a file asks for anything newer, naming it, or for a library
-                                      that is not said to be there (--may LIBRARY...)
+                                      that is not there (--may LIBRARY..., --without LIBRARY...)
 
 A symbol that the C library changed exists in several versions; a program asks for the one that the library it was
 linked against has as its default, which is the newest. The stubs have the newest that is old enough:
@@ -99,8 +99,9 @@ def write_stubs(folder: pathlib.Path) -> None:
         (folder / short).symlink_to(soname)
 
 
-def check(files: list[pathlib.Path], may: list[str]) -> int:
+def check(files: list[pathlib.Path], may: list[str], without: list[str]) -> int:
     wrong = 0
+    there = (SYSTEM | set(may)) - set(without)
 
     def complain(text: str) -> None:
         nonlocal wrong
@@ -113,7 +114,7 @@ def check(files: list[pathlib.Path], may: list[str]) -> int:
                 complain(f"{path}: {name} is of {version}")
         dynamic = subprocess.run(["readelf", "--wide", "--dynamic", path], capture_output=True, text=True, check=True)
         for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic.stdout):
-            if needed not in SYSTEM and needed not in may:
+            if needed not in there:
                 complain(f"{path}: needs {needed}")
     return 1 if wrong else 0
 
@@ -125,11 +126,12 @@ def main() -> int:
     checking = commands.add_parser("check")
     checking.add_argument("files", nargs="+", type=pathlib.Path)
     checking.add_argument("--may", nargs="*", default=[], help="libraries that are there, or come with the files")
+    checking.add_argument("--without", nargs="*", default=[], help="libraries of the system that may not be")
     arguments = parser.parse_args()
     if arguments.command == "stubs":
         write_stubs(arguments.folder.absolute())
         return 0
-    return check(arguments.files, arguments.may)
+    return check(arguments.files, arguments.may, arguments.without)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,9 @@ GAPLESS_MODEL_OPS=10000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asa
 suite tsan threads_test -R Thread
 wait "$fetching"
 
+echo "== gpu kit"
+check "gpu kit" tools/setup/gpu_kit_test.sh
+
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
 for version in 2.11 2.15; do
   echo "== torch $version"
