@@ -29,6 +29,13 @@ HIDDEN int lstat(const char* path, void* facts) { return __lxstat(kVersion, path
 HIDDEN int fstat(int file, void* facts) { return __fxstat(kVersion, file, facts); }
 HIDDEN int fstat64(int file, void* facts) { return __fxstat(kVersion, file, facts); }
 
+// "SEGV" (2.32); the table of those names was there to be read before.
+extern "C" const char* const sys_sigabbrev[];
+HIDDEN const char* sigabbrev_np(int signal) {
+  constexpr int kSignals = 65;
+  return signal > 0 && signal < kSignals ? sys_sigabbrev[signal] : nullptr;
+}
+
 // For std::random_device (2.36).
 HIDDEN std::uint32_t arc4random() {
   std::uint32_t number = 0;
