@@ -84,6 +84,9 @@ def run_fresh(folder: pathlib.Path, module: str, name: str, write: int) -> None:
         os._exit(0)
     try:
         test = import_tests(folder, module, forked=False)[name]
+    except ModuleNotFoundError as error:
+        os.write(write, json.dumps(("skipped", str(error))).encode())
+        os._exit(0)
     except BaseException:
         os.write(write, json.dumps(("failed", traceback.format_exc())).encode())
         os._exit(0)

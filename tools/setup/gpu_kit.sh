@@ -25,7 +25,8 @@ cp examples/traces/{tiny,t5-small-varlen}.gtrace "$kit/traces/"
 cp tests/conformance/{run.py,test_newer.py,native-2.11.txt,exceptions-2.11.txt} "$kit/upstream/"
 if [ -e .conformance/test_cuda.py ]; then
   cp .conformance/test_cuda.py "$kit/upstream/"
-  cp -r "$packages/expecttest" "$kit/upstream/"  # what it imports and a machine with torch may not have
+  # What it imports and a machine with torch may not have; psutil's library is for any version of Python.
+  cp -r "$packages"/{expecttest,psutil} "$kit/upstream/"
 fi
 find "$kit" -name __pycache__ -prune -exec rm -rf {} +
 { git describe --always --dirty 2> /dev/null || echo unknown; } > "$kit/version.txt"
@@ -33,6 +34,7 @@ find "$kit" -name __pycache__ -prune -exec rm -rf {} +
 # torch is there: its libraries, and libstdc++ with it.
 python3 tools/setup/old_libraries.py check "$kit"/bin/* "$kit/lib/libgapless_preload.so" --without libstdc++.so.6
 python3 tools/setup/old_libraries.py check "$kit"/lib/libgapless_torch-*.so --may libc10.so libc10_cuda.so
+find "$kit/upstream" -name '*.so' -exec python3 tools/setup/old_libraries.py check {} +
 size_mib=$(du -sm "$kit" | cut -f 1)
 if [ "$size_mib" -ge "$most_mib" ]; then
   echo "gpu_kit.sh: $kit takes $size_mib MiB, $most_mib and more" >&2
