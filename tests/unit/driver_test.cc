@@ -129,8 +129,7 @@ TEST(CudaAbi, AgreesWithCudaHeader) {
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(static_cast<int>(DriverStatus::capture_invalidated),
             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  EXPECT_EQ(static_cast<int>(DriverStatus::capture_isolation),
-            CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  EXPECT_EQ(static_cast<int>(DriverStatus::capture_isolation), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   EXPECT_EQ(static_cast<int>(DriverStatus::captured_event), CUDA_ERROR_CAPTURED_EVENT);
 }
 #endif
