@@ -153,7 +153,7 @@ void nodes(Script& script) {
              [&] { return gpu.stream_synchronize(0, scene.capturing); });
 }
 
-constexpr NamedScript kScripts[] = {
+constexpr NamedScript kCaptureScripts[] = {
     {"global_captures", global_captures},
     {"thread_local_captures", thread_local_captures},
     {"relaxed_captures", relaxed_captures},
@@ -162,6 +162,6 @@ constexpr NamedScript kScripts[] = {
 
 }  // namespace
 
-std::span<const NamedScript> capture_scripts() { return kScripts; }
+std::span<const NamedScript> capture_scripts() { return kCaptureScripts; }
 
 }  // namespace gapless::testing

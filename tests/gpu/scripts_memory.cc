@@ -489,7 +489,7 @@ void unmapping_under_work(Script& script) {
   script.ask(mem_create, "after that", [&] { return gpu.mem_create(0, script.page, next); });
 }
 
-constexpr NamedScript kScripts[] = {
+constexpr NamedScript kMemoryScripts[] = {
     {"devices", devices},
     {"creating", creating},
     {"charging", charging},
@@ -510,6 +510,6 @@ constexpr NamedScript kScripts[] = {
 
 }  // namespace
 
-std::span<const NamedScript> memory_scripts() { return kScripts; }
+std::span<const NamedScript> memory_scripts() { return kMemoryScripts; }
 
 }  // namespace gapless::testing

@@ -127,7 +127,7 @@ void a_destroyed_event(Script& script) {
   script.ask(event_destroy, "again", [&] { return script.gpu.event_destroy(0, event); });
 }
 
-constexpr NamedScript kScripts[] = {
+constexpr NamedScript kStreamScripts[] = {
     {"events", events},
     {"events_of_running_work", events_of_running_work},
     {"destroying_no_stream", destroying_no_stream, true},
@@ -139,6 +139,6 @@ constexpr NamedScript kScripts[] = {
 
 }  // namespace
 
-std::span<const NamedScript> stream_scripts() { return kScripts; }
+std::span<const NamedScript> stream_scripts() { return kStreamScripts; }
 
 }  // namespace gapless::testing
