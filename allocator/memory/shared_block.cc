@@ -1,7 +1,9 @@
 #include "allocator/memory/shared_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include <fcntl.h>
@@ -13,7 +15,8 @@
 namespace gapless {
 namespace {
 
-constexpr std::string_view kMagic = "gapless block 2\n";
+constexpr std::string_view kAnyMagic = "gapless block ";
+constexpr std::string_view kMagic = "gapless block 3\n";
 
 void put(std::string& message, std::uint64_t value) {
   message.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -51,11 +54,38 @@ bool is_whole(const SharedBlock& block) {
   return end <= total && end > total - block.pieces.back().bytes;
 }
 
+// When a process began, in the system's clock ticks: with its number, which is given again when it
+// has ended, that names it for ever. 0 where the system does not tell.
+std::uint64_t begin_of(pid_t pid) {
+  std::array<char, 1024> text{};
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t got = read(file, text.data(), text.size() - 1);
+  ::close(file);
+  // "4711 (name, with any letters) S 1 ...": the name is field 2, the begin field 22.
+  const std::string_view all(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::size_t at = all.rfind(')');
+  for (int field = 2; field < 22 && at != std::string_view::npos; ++field) {
+    at = all.find(' ', at + 1);
+  }
+  std::uint64_t ticks = 0;
+  if (at != std::string_view::npos) {
+    (void)std::from_chars(all.data() + at + 1, all.data() + all.size(), ticks);
+  }
+  return ticks;
+}
+
 // Descriptors of another process, one after the other.
 class Taker {
  public:
-  explicit Taker(pid_t pid) : pid_(pid) {
+  /// `began`: when the process of that number began, if that is known.
+  Taker(pid_t pid, std::uint64_t began) : pid_(pid) {
     if (pid != getpid()) process_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    error_ = errno;
+    // Asked when the number can no more become another's.
+    const std::uint64_t begins = begin_of(pid);
+    is_another_ = began != 0 && begins != 0 && began != begins;
   }
   Taker(const Taker&) = delete;
   Taker& operator=(const Taker&) = delete;
@@ -63,35 +93,45 @@ class Taker {
     if (process_ >= 0) close(process_);
   }
   int take(int fd) {
-    if (pid_ == getpid()) return fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (process_ < 0) return -1;
-    return static_cast<int>(syscall(SYS_pidfd_getfd, process_, fd, 0));
+    const bool own = pid_ == getpid();
+    if (is_another_ || (!own && process_ < 0)) return -1;
+    const int taken = own ? fcntl(fd, F_DUPFD_CLOEXEC, 0)
+                          : static_cast<int>(syscall(SYS_pidfd_getfd, process_, fd, 0));
+    error_ = errno;
+    return taken;
   }
   [[nodiscard]] std::string why_not() const {
-    const std::string of = " of process " + std::to_string(pid_);
-    if (errno == ESRCH) return "the memory" + of + " cannot be had: it has ended";
-    std::string text = "the memory" + of + " cannot be had: " + std::strerror(errno);
-    if (errno == EPERM) {
+    std::string text = "the memory of process " + std::to_string(pid_) + " cannot be had: ";
+    if (is_another_) {
+      return text +
+             "it has ended, and another process has that number now (or numbers mean others here: "
+             "in a container that counts its own processes)";
+    }
+    if (error_ == ESRCH) return text + "it has ended";
+    text += std::strerror(error_);
+    if (error_ == EPERM) {
       text +=
           "; the system lets a process take descriptors only of those it may trace: in a"
           " container add the capability SYS_PTRACE, or set share:fabric in the owner";
     }
-    if (errno == EMFILE) text += "; raise the limit (ulimit -n), or page_size in the owner";
+    if (error_ == EMFILE) text += "; raise the limit (ulimit -n), or page_size in the owner";
     return text;
   }
 
  private:
   pid_t pid_;
   int process_ = -1;
+  int error_ = 0;
+  bool is_another_ = false;
 };
 
 }  // namespace
 
 std::string to_message(const SharedBlock& block) {
   std::string message(kMagic);
-  for (const std::uint64_t value :
-       {static_cast<std::uint64_t>(getpid()), static_cast<std::uint64_t>(block.type),
-        block.offset_bytes, block.bytes, static_cast<std::uint64_t>(block.pieces.size())}) {
+  for (const std::uint64_t value : {static_cast<std::uint64_t>(getpid()), begin_of(getpid()),
+                                    static_cast<std::uint64_t>(block.type), block.offset_bytes,
+                                    block.bytes, static_cast<std::uint64_t>(block.pieces.size())}) {
     put(message, value);
   }
   for (const auto& [handle, bytes] : block.pieces) {
@@ -110,13 +150,17 @@ bool from_message(std::string_view message, SharedBlock& block, std::string& err
     error = cause;
     return false;
   };
-  if (!message.starts_with(kMagic)) return fail("this is no message about a block of gapless");
+  if (!message.starts_with(kAnyMagic)) return fail("this is no message about a block of gapless");
+  if (!message.starts_with(kMagic)) {
+    return fail("the message about a block is another version's of gapless");
+  }
   message.remove_prefix(kMagic.size());
   SharedBlock read;
   std::uint64_t pid = 0;
+  std::uint64_t began = 0;
   std::uint64_t type = 0;
   std::uint64_t pieces = 0;
-  for (std::uint64_t* value : {&pid, &type, &read.offset_bytes, &read.bytes, &pieces}) {
+  for (std::uint64_t* value : {&pid, &began, &type, &read.offset_bytes, &read.bytes, &pieces}) {
     if (!take(message, *value)) return fail("the message about a block ends too early");
   }
   if (type != 1 && type != 2) return fail("the message about a block is of an unknown type");
@@ -140,7 +184,7 @@ bool from_message(std::string_view message, SharedBlock& block, std::string& err
     read.pieces.push_back(piece);
   }
   if (!is_whole(read)) return fail(kContradiction);
-  Taker taker(static_cast<pid_t>(pid));
+  Taker taker(static_cast<pid_t>(pid), began);
   for (std::size_t i = 0; i < theirs.size(); ++i) {
     read.pieces[i].handle.fd = taker.take(theirs[i]);
     if (read.pieces[i].handle.fd >= 0) continue;

@@ -1,7 +1,7 @@
 // SharedBlock: a block of device memory as another process is told of it, and opens it.
 //
 //   owner     block   [   ..###|######|##....  ]      offset 0.4 pages, bytes 1.9 pages
-//             message { fd 31, fd 32, fd 40 }         one for each piece it touches
+//             message { process 4711 begun at 98213, fd 31, fd 32, fd 40 }    one for each piece
 //   importer  addresses [  ..###|######|##....  ]     the same memory side by side
 //
 // Memory made of several pieces has several handles: the importer maps them one behind the other.

@@ -197,13 +197,48 @@ TEST_F(Sharing, BadMessagesAreRefused) {
   const std::uint64_t nobody = 4194304 + 5;  // above the largest process number
   std::memcpy(gone.data() + 16, &nobody, sizeof nobody);
   EXPECT_FALSE(from_message(gone, told, error));
-  EXPECT_THAT(error, HasSubstr("cannot be had"));
+  EXPECT_THAT(error, HasSubstr("cannot be had: it has ended"));
   EXPECT_TRUE(told.pieces.empty());
   SharedBlock wrong = shared;
   wrong.pieces.pop_back();
   ImportedBlock imported(*gpu, 0);
   EXPECT_EQ(imported.open(wrong), DriverStatus::invalid_value);
   EXPECT_FALSE(imported.is_open());
+  EXPECT_EQ(allocator->unshare(a), Status::ok);
+  free(a);
+}
+
+TEST_F(Sharing, AProcessThatHasTheNumberOfOneThatEndedIsNotTakenForIt) {
+  start();
+  const DeviceAddress a = alloc(4 * MiB);
+  SharedBlock shared;
+  ASSERT_EQ(allocator->share(a, shared), Status::ok);
+  const std::string message = to_message(shared);
+  SharedBlock told;
+  std::string error;
+  ASSERT_TRUE(from_message(message, told, error)) << error;
+  close_descriptors(told);
+  // The same descriptors of a process with this one's number that began earlier.
+  std::string earlier = message;
+  std::uint64_t began = 0;
+  std::memcpy(&began, message.data() + 24, sizeof began);
+  EXPECT_GT(began, 0U);
+  --began;
+  std::memcpy(earlier.data() + 24, &began, sizeof began);
+  EXPECT_FALSE(from_message(earlier, told, error));
+  EXPECT_THAT(error, HasSubstr("it has ended, and another process has that number now"));
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool taken = from_message(earlier, told, error);
+    _exit(!taken && error.find("another process has that number") != error.npos ? 0 : 1);
+  }
+  int ended = 0;
+  waitpid(child, &ended, 0);
+  EXPECT_EQ(ended, 0);
+  std::string old = message;
+  old[14] = '2';
+  EXPECT_FALSE(from_message(old, told, error));
+  EXPECT_THAT(error, HasSubstr("another version's"));
   EXPECT_EQ(allocator->unshare(a), Status::ok);
   free(a);
 }
