@@ -1,7 +1,5 @@
 #include "allocator/c_api.h"
 
-#include <vector>
-
 #include "allocator/c_api_guard.h"
 #include "allocator/driver/cuda_driver.h"
 
@@ -98,14 +96,8 @@ const char* gapless_status_text(gapless_status status) {
 gapless_status gapless_create(const char* options, gapless_allocator** allocator) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
-    gapless::Options chosen;
-    if (options == nullptr) {
-      chosen = gapless::options_from_environment();
-    } else {
-      std::vector<std::string> warnings;
-      chosen = gapless::parse_options(options, warnings);
-      if (!warnings.empty()) return fail(GAPLESS_INVALID_ARGUMENT, warnings.front());
-    }
+    const gapless::Options chosen =
+        options == nullptr ? gapless::options_from_environment() : gapless::read_options(options);
     std::string error;
     auto driver = gapless::CudaDriver::open(error);
     if (!driver) return fail(GAPLESS_DRIVER_ERROR, error);

@@ -78,8 +78,8 @@ const char* gapless_version(void);
 const char* gapless_status_text(gapless_status status);
 
 /* An allocator over all devices of the CUDA driver. `options`: "key:value,..." as in GAPLESS_CONF
- * (docs/options.md), or NULL for that variable's own. A wrong option is GAPLESS_INVALID_ARGUMENT;
- * in the variable it is warned about and left out. */
+ * (docs/options.md), or NULL for that variable's own. A wrong option is GAPLESS_INVALID_ARGUMENT,
+ * and so is one in the variable: who asks for a limit is not to run without it. */
 gapless_status gapless_create(const char* options, gapless_allocator** allocator);
 
 /* Gives everything back to the driver. GAPLESS_INVALID_ARGUMENT, and nothing done, while blocks are

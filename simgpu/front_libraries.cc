@@ -7,16 +7,19 @@
 #include <fmt/format.h>
 
 #include "allocator/base/error.h"
+#include "simgpu/preload_path.h"
 
 namespace gapless::simgpu {
 
 namespace fs = std::filesystem;
 
 fs::path front_folder() {
-  if (const char* folder = std::getenv("GAPLESS_SIMGPU"); folder != nullptr) return folder;
+  if (const char* folder = std::getenv("GAPLESS_SIMGPU"); folder != nullptr) {
+    return preloadable(folder);
+  }
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const char* place : {"../lib/simgpu", "../lib/gapless/lib/simgpu"}) {
-    if (fs::exists(here / place / "libsimgpu.so")) return fs::canonical(here / place);
+    if (fs::exists(here / place / "libsimgpu.so")) return preloadable(here / place);
   }
   throw InputError("the simulated GPU's libraries are not beside " + here.string() +
                    "; build all of gapless, or set GAPLESS_SIMGPU to their folder");

@@ -6,8 +6,8 @@
 
 namespace gapless::simgpu {
 
-/// GAPLESS_SIMGPU, or beside the running command: in the build tree or installed. Throws
-/// InputError.
+/// GAPLESS_SIMGPU, or beside the running command: in the build tree or installed; by a path that
+/// lists of such paths can hold (preload_path.h). Throws InputError.
 std::filesystem::path front_folder();
 
 /// All libraries of that folder, as LD_PRELOAD takes them.

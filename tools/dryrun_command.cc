@@ -54,33 +54,9 @@ const std::map<std::string, std::string>& allocator_settings() {
   return settings;
 }
 
-// LD_PRELOAD is split at spaces and colons, and knows no quotes: a folder with one of those gets a
-// link without.
-class PreloadFolders {
- public:
-  /// The folder, or a link to it that lives as long as this.
-  fs::path without_separators(const fs::path& folder) {
-    if (!has_separator(folder)) return folder;
-    if (!links_) links_.emplace("/tmp");
-    fs::path link = links_->path() / std::to_string(++count_);
-    std::error_code error;
-    fs::create_directory_symlink(folder, link, error);
-    if (error) throw InputError(link.string(), "", error.message());
-    return link;
-  }
-
- private:
-  static bool has_separator(const fs::path& folder) {
-    return folder.string().find_first_of(" :\t\n") != std::string::npos;
-  }
-
-  std::optional<TemporaryFolder> links_;
-  int count_ = 0;
-};
-
 Variables variables_of(const DryrunArguments& arguments, const std::string& allocator,
-                       const fs::path& reports, PreloadFolders& folders) {
-  const fs::path front = folders.without_separators(simgpu::front_folder());
+                       const fs::path& reports) {
+  const fs::path front = simgpu::front_folder();
   Variables variables = {{"SIMGPU_GPUS", arguments.gpus},
                          {"SIMGPU_REPORT_DIR", reports},
                          {"SIMGPU_SHARED", reports / "usage"}};
@@ -99,9 +75,7 @@ Variables variables_of(const DryrunArguments& arguments, const std::string& allo
   std::string preload =
       in_front(before == nullptr ? "" : before, simgpu::front_libraries(front).c_str());
   if (allocator == "gapless") {
-    const fs::path library = preload_library();
-    preload = in_front(folders.without_separators(library.parent_path()) / library.filename(),
-                       preload.c_str());
+    preload = in_front(preload_library(), preload.c_str());
     set("GAPLESS_CONF", arguments.conf);
   }
   set("LD_PRELOAD", preload);
@@ -114,6 +88,8 @@ void check(const DryrunArguments& arguments) {
   } catch (const std::invalid_argument& error) {
     throw InputError(std::string("--gpu: ") + error.what());
   }
+  const auto& asked = arguments.allocators;
+  if (std::find(asked.begin(), asked.end(), "gapless") != asked.end()) check_conf(arguments.conf);
   (void)bytes_of(arguments.context, "--context");
   check_writable(arguments.json_file, "--json");
   check_writable(arguments.record, "--record");
@@ -143,10 +119,9 @@ struct Outcome {
 
 Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
   const TemporaryFolder reports;
-  PreloadFolders folders;
   Outcome outcome;
   outcome.ended =
-      run_program(arguments.command, variables_of(arguments, allocator, reports.path(), folders));
+      run_program(arguments.command, variables_of(arguments, allocator, reports.path()));
   outcome.rows =
       rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
   outcome.torch_without_cuda = torch_without_cuda(reports.path());

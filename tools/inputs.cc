@@ -77,11 +77,7 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option) {
   return *bytes;
 }
 
-void check_settings(const std::string& settings) {
-  std::vector<std::string> warnings;
-  (void)parse_options(settings, warnings);
-  if (!warnings.empty()) throw InputError("--conf: " + warnings.front());
-}
+void check_settings(const std::string& settings) { (void)read_options(settings, "--conf"); }
 
 void check_writable(const std::string& file, const char* option) {
   const std::string cause = file.empty() ? "" : cannot_write(file);

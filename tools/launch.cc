@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/device/options.h"
+#include "simgpu/preload_path.h"
 
 namespace gapless::tools {
 namespace {
@@ -60,11 +62,15 @@ extern "C" void pass_on(int signal) {
 fs::path preload_library() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const char* place : {"../lib", "../lib/gapless/lib", "lib"}) {
-    const fs::path path = here / place / "libgapless_preload.so";
-    if (fs::exists(path)) return fs::canonical(path);
+    constexpr const char* kName = "libgapless_preload.so";
+    if (fs::exists(here / place / kName)) return simgpu::preloadable(here / place) / kName;
   }
   throw InputError("libgapless_preload.so is not beside " + here.string() +
                    "; build all of gapless");
+}
+
+void check_conf(const std::string& conf) {
+  (void)(conf.empty() ? options_from_environment() : read_options(conf, "--conf"));
 }
 
 std::string in_front(const std::string& path, const char* list) {

@@ -10,9 +10,13 @@
 
 namespace gapless::tools {
 
-/// libgapless_preload.so beside the running command (lib/, ../lib/). Throws InputError where it is
-/// not there.
+/// libgapless_preload.so beside the running command (lib/, ../lib/), by a path that LD_PRELOAD can
+/// hold. Throws InputError where it is not there.
 std::filesystem::path preload_library();
+
+/// Throws InputError where the options a program is to have with gapless, `conf` or, where that is
+/// empty, GAPLESS_CONF's, cannot be understood: it would end with that, or run without them.
+void check_conf(const std::string& conf);
 
 /// The list with `path` in front of it; either may be empty.
 std::string in_front(const std::string& path, const char* list);

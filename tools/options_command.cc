@@ -43,7 +43,8 @@ int run(bool as_json, bool as_markdown) {
     fmt::print(
         "# Options\n\n"
         "Set them with `GAPLESS_CONF=\"key:value,key:value\"`, in `gapless_create`, or with "
-        "`--conf` of the tools.\nA key that is unknown is warned about once and left out.\n"
+        "`--conf` of the tools.\nAn option that cannot be understood stops the program before it "
+        "starts, or with its first use of CUDA.\n"
         "This page is written by `gapless options --markdown`.\n\n"
         "| key | type | default | what it does |\n|---|---|---|---|\n");
     for (const OptionFacts& facts : option_table()) {

@@ -27,8 +27,7 @@ struct RunArguments {
 
 // What the program had as options: --conf, or GAPLESS_CONF.
 json options_in(const std::string& conf) {
-  std::vector<std::string> warnings;
-  const Options options = conf.empty() ? options_from_environment() : parse_options(conf, warnings);
+  const Options options = conf.empty() ? options_from_environment() : read_options(conf);
   json values = json::object();
   for (const OptionFacts& facts : option_table()) {
     values[std::string(facts.name)] = option_text(options, facts.name);
@@ -37,7 +36,7 @@ json options_in(const std::string& conf) {
 }
 
 int run(const RunArguments& arguments) {
-  check_settings(arguments.conf);
+  check_conf(arguments.conf);
   check_writable(arguments.json_file, "--json");
   const std::string library = preload_library().string();
   Variables variables = {{"LD_PRELOAD", in_front(library, std::getenv("LD_PRELOAD"))}};

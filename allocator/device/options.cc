@@ -5,13 +5,11 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
-#include <set>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
 #include "allocator/base/nearest.h"
-#include "allocator/base/terminal_text.h"
 
 namespace gapless {
 namespace {
@@ -204,20 +202,18 @@ Options parse_options(std::string_view text, std::vector<std::string>& warnings)
   return options;
 }
 
+Options read_options(std::string_view text, std::string_view from) {
+  std::vector<std::string> mistakes;
+  const Options options = parse_options(text, mistakes);
+  if (mistakes.empty()) return options;
+  std::string all;
+  for (const std::string& mistake : mistakes) all += (all.empty() ? "" : "; ") + mistake;
+  throw InputError(from.empty() ? all : std::string(from) + ": " + all);
+}
+
 Options options_from_environment() {
-  const char* text = std::getenv("GAPLESS_CONF");
-  if (text == nullptr) return {};
-  std::vector<std::string> warnings;
-  Options options = parse_options(text, warnings);
-  static std::mutex mutex;
-  static std::set<std::string> said;
-  const std::scoped_lock lock(mutex);
-  for (const std::string& warning : warnings) {
-    if (said.insert(warning).second) {
-      std::fprintf(stderr, "gapless: GAPLESS_CONF: %s\n", terminal_text(warning).c_str());
-    }
-  }
-  return options;
+  const char* const text = std::getenv("GAPLESS_CONF");
+  return text == nullptr ? Options{} : read_options(text, "GAPLESS_CONF");
 }
 
 std::string option_text(const Options& options, std::string_view name) {

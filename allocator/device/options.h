@@ -99,8 +99,11 @@ bool set_option(Options& options, std::string_view name, std::string_view value,
 /// for each; the rest is taken.
 Options parse_options(std::string_view text, std::vector<std::string>& warnings);
 
-/// The options of GAPLESS_CONF, read anew at each call. Each warning is written to standard error
-/// once in the life of the process.
+/// The same where nothing may be wrong: who asks for a limit is not to run without it. Throws
+/// InputError that names every key, value and cause, after `from` (where the text comes from).
+Options read_options(std::string_view text, std::string_view from = "");
+
+/// The options of GAPLESS_CONF, read anew at each call. Throws InputError as read_options().
 Options options_from_environment();
 
 /// The value as set_option would read it.

@@ -181,6 +181,13 @@ TEST(CApiCreate, ExplainsWrongOptionsAndMissingDriver) {
   EXPECT_EQ(gapless_create("pagesize:2MiB", &allocator), GAPLESS_INVALID_ARGUMENT);
   EXPECT_THAT(gapless_last_error(), HasSubstr("page_size"));
   EXPECT_EQ(gapless_create(nullptr, nullptr), GAPLESS_INVALID_ARGUMENT);
+  setenv("GAPLESS_CONF", "limit:14XiB", 1);
+  EXPECT_EQ(gapless_create(nullptr, &allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("GAPLESS_CONF: option limit: \"14XiB\": expected"));
+  std::size_t size = 0;
+  EXPECT_EQ(gapless_config(nullptr, &size), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_THAT(gapless_last_error(), HasSubstr("14XiB"));
+  unsetenv("GAPLESS_CONF");
   const gapless_status status = gapless_create("page_size:2MiB", &allocator);
   if (status == GAPLESS_OK) {
     gapless_destroy(allocator);

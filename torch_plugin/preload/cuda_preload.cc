@@ -12,6 +12,7 @@
 // them (nvcc's default; -cudart shared is the other way) call no library and cannot be reached.
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 
 #include <dlfcn.h>
 
@@ -42,9 +43,17 @@ int call_real_free(const char* name, void* memory) {
 gapless_allocator* allocator() {
   static gapless_allocator* const made = [] {
     gapless_allocator* fresh = nullptr;
-    if (gapless_create(nullptr, &fresh) != GAPLESS_OK) {
-      std::fprintf(stderr, "gapless: %s: CUDA's own functions are used\n",
-                   gapless::terminal_text(gapless_last_error()).c_str());
+    const gapless_status status = gapless_create(nullptr, &fresh);
+    const std::string why = gapless::terminal_text(gapless_last_error());
+    if (status == GAPLESS_INVALID_ARGUMENT) {
+      // The program asks for something, a limit perhaps: it is not to run without.
+      std::fflush(nullptr);
+      std::fprintf(stderr, "gapless: %s\n", why.c_str());
+      constexpr int kBadInput = 2;
+      std::_Exit(kBadInput);
+    }
+    if (status != GAPLESS_OK) {
+      std::fprintf(stderr, "gapless: %s: CUDA's own functions are used\n", why.c_str());
     }
     return fresh;
   }();
