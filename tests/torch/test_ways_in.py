@@ -39,9 +39,11 @@ def test_preload(simulate):
     assert allocator_of(simulate(WHO, gapless=True, GAPLESS="0")) == "native"
 
 
-def test_preload_names_call_sites(simulate):
-    # The program never imports the package. Where it could, messages say where live blocks come from.
-    program = """
+def test_preload_names_call_sites(simulate, tmp_path, monkeypatch):
+    # The program never imports the package, and has a module of that name of its own.
+    (tmp_path / "gapless.py").write_text("print('name: the program has been given another')\n")
+    monkeypatch.chdir(tmp_path)
+    values = simulate("""
         import torch
         gapless = "a name of the program's own"
         def weights():
@@ -54,11 +56,9 @@ def test_preload_names_call_sites(simulate):
             except torch.OutOfMemoryError as error:
                 print("sites:", [line for line in str(error).splitlines() if "call site" in line])
         print("name:", gapless)
-        """
-    values = simulate(program, gpus="16GiB", gapless=True, PYTHONPATH=str(PACKAGE)).values()
+        """, gpus="16GiB", gapless=True).values()
     assert values["sites"] == "['  live by call site: 6.00 GiB in 1 blocks at <string>:5 (weights)']"
     assert values["name"] == "a name of the program's own"
-    assert simulate(program, gpus="16GiB", gapless=True).values()["sites"] == "[]"
 
 
 def test_install(simulate):
@@ -74,6 +74,67 @@ def test_install(simulate):
         """, PYTHONPATH=str(PACKAGE))
     values = result.values()
     assert values == {"fresh": "True", "allocator": "gapless", "limit": "1GiB", "allowed": "True"}
+
+
+def test_options_of_install(simulate):
+    result = simulate(f"""
+        import gapless, torch
+        def refused(*options, **more):
+            try:
+                gapless.install(*options, **more)
+            except gapless.OptionError as error:
+                return str(error)
+        print("value:", refused(limit="14XiB"))
+        print("key:", refused("limt:1GiB"))
+        print("both:", refused({{"limit": "1GiB"}}, limit="2GiB"))
+        print("comma:", refused(limit="1GiB,spill:1GiB"))
+        print("nothing:", refused(limit=None))
+        print("list:", refused(["limit:1GiB"]))
+        print("before:", torch.cuda.get_allocator_backend())
+        print("fresh:", gapless.install({{"slack": 2}}, limit=1 << 30, edge_sharing=False))
+        {WHO}
+        print("now:", *(gapless.config()[key]["value"] for key in ("slack", "limit", "edge_sharing")))
+        """, PYTHONPATH=str(PACKAGE))
+    assert result.values() == {
+        "value": 'option limit: "14XiB": expected a size such as 2MiB or 14.5GiB',
+        "key": 'unknown option "limt"; the nearest known one is "limit"', "both": "option limit is given twice",
+        "comma": 'option limit: "1GiB,spill:1GiB": a value has no comma',
+        "nothing": "option limit: None: expected a text or a number",
+        "list": "options are a text or a dictionary, not list", "before": "native", "fresh": "True",
+        "allocator": "gapless", "now": "2 1GiB false"}
+
+
+WRONG = 'GAPLESS_CONF: option limit: "14XiB": expected a size such as 2MiB or 14.5GiB'
+
+
+def test_options_that_cannot_be_understood_stop_the_program(simulate, tmp_path):
+    # Who asks for a limit is not to run without one.
+    script = tmp_path / "train.py"
+    script.write_text(WHO)
+    package = {"PYTHONPATH": str(PACKAGE)}
+    result = simulate("", words=["-m", "gapless", "-c", "limit:14XiB", str(script)], check=False, **package)
+    assert (result.status, result.out) == (2, "")
+    assert 'gapless: option limit: "14XiB": expected a size' in result.err
+    result = simulate("", words=["-m", "gapless", str(script)], check=False, GAPLESS_CONF="limit:14XiB", **package)
+    assert (result.status, result.out) == (2, "")
+    assert f"gapless: {WRONG}" in result.err
+    # By LD_PRELOAD: with the first use of CUDA, and whenever it is tried again.
+    result = simulate("""
+        import torch
+        print("before:", torch.ones(3).sum().item())
+        for _ in range(2):
+            try:
+                torch.ones(3, device="cuda")
+            except RuntimeError as error:
+                print("refused:", error)
+        torch.cuda.init()
+        """, gapless=True, check=False, GAPLESS_CONF="limit:14XiB")
+    assert result.status == 1
+    assert result.out == f"before: 3.0\n{f'refused: gapless: {WRONG}' + chr(10)}" * 1 + f"refused: gapless: {WRONG}\n"
+    assert f"RuntimeError: gapless: {WRONG}" in result.err
+    result = simulate(WHO, gapless=True, check=False, GAPLESS="yes")
+    assert (result.status, result.out) == (1, "")
+    assert 'RuntimeError: gapless: GAPLESS: "yes": expected 1 or 0' in result.err
 
 
 def test_install_late_keeps_tensors(simulate):
@@ -146,6 +207,13 @@ def test_entry_point(simulate, tmp_path: pathlib.Path):
     path = f"{tmp_path}:{PACKAGE}"
     assert allocator_of(simulate(WHO, PYTHONPATH=path)) == "native"
     assert allocator_of(simulate(WHO, PYTHONPATH=path, GAPLESS="1")) == "gapless"
+    # What is asked for and cannot be understood is not left out.
+    result = simulate(WHO, PYTHONPATH=path, GAPLESS="1", GAPLESS_CONF="limit:14XiB", check=False)
+    assert (result.status, result.out) == (1, "")
+    assert f"OptionError: {WRONG}" in result.err
+    result = simulate(WHO, PYTHONPATH=path, GAPLESS="on", check=False)
+    assert (result.status, result.out) == (1, "")
+    assert 'GAPLESS: "on": expected 1 or 0' in result.err
     spawned = simulate("""
         import gapless
         gapless.install()
@@ -203,6 +271,25 @@ def test_preload_without_an_adapter(simulate, tmp_path: pathlib.Path):
     assert f"no adapter for torch {version()}" in result.err
 
 
+def test_a_torch_that_is_not_supported(simulate, site: pathlib.Path, tmp_path: pathlib.Path):
+    result = simulate("""
+        import gapless, torch
+        torch.__version__ = "2.6.0+cu124"
+        try:
+            gapless.install()
+        except gapless.GaplessError as error:
+            print("refused:", error)
+        """, PYTHONPATH=str(site.parent))
+    assert result.values()["refused"] == "torch 2.6 is not supported: gapless is for torch 2.11 to 2.15"
+    other = tmp_path / "torch"
+    other.mkdir()
+    (other / "version.py").write_text("__version__ = '2.16.0+cu130'\ncuda: Optional[str] = '13.0'\n")
+    done = subprocess.run([sys.executable, "-m", "gapless", "build", other], env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "gapless: torch 2.16 is not supported: gapless is for torch 2.11 to 2.15\n"
+
+
 def test_torch_without_cuda(simulate):
     result = simulate("""
         import gapless, torch
@@ -258,13 +345,6 @@ def test_where_no_adapter_can_be_built(simulate, site: pathlib.Path, tmp_path: p
     result = simulate(f"import gapless; gapless.install()\n{WHO}", PYTHONPATH=str(site.parent), check=False, **options)
     assert "GaplessError: /none/g++ cannot be run: No such file or directory" in result.err
     assert "not tried again within an hour" in result.err
-    # What lies in the cache is older than the library that looks for it: of another gapless.
-    old = tmp_path / "cache" / "gapless" / f"libgapless_torch-{version()}.so"
-    shutil.copy(PRELOAD.parent / old.name, old)
-    os.utime(old, (1, 1))
-    assert allocator_of(simulate(WHO, LD_PRELOAD=preload, **options)) == "native"
-    os.utime(old)
-    assert allocator_of(simulate(WHO, LD_PRELOAD=preload, **options)) == "gapless"
     # The cache cannot be written.
     (tmp_path / "file").write_text("")
     result = simulate(WHO, LD_PRELOAD=preload, XDG_CACHE_HOME=str(tmp_path / "file"))

@@ -28,16 +28,46 @@ struct Python {
   }
 };
 
+// The folder, for as long as the process lives.
+std::string& package() {
+  static auto* folder = new std::string;
+  return *folder;
+}
+
+// A text as it may stand in a Python program.
+std::string quoted(const std::string& text) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string digits;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    digits += kDigits[byte / 16];
+    digits += kDigits[byte % 16];
+  }
+  return "bytes.fromhex('" + digits + "').decode('utf-8', 'surrogateescape')";
+}
+
 // A program that gapless came to by LD_PRELOAD need not have imported the package, which knows.
-void import_package() {
+void load_package() {
   Python python;
-  if (!python.load() || python.is_initialized() == 0) return;
+  Dl_info own{};
+  if (package().empty() || !python.load() || python.is_initialized() == 0 ||
+      dladdr(reinterpret_cast<void*>(&load_package), &own) == 0) {
+    return;
+  }
+  // No name is bound in the program's own module, where this runs.
+  const std::string program =
+      "exec('''\n"
+      "try:\n"
+      "  import ctypes, importlib.util\n"
+      "  spec = importlib.util.spec_from_file_location('_gapless_call_sites', path)\n"
+      "  module = importlib.util.module_from_spec(spec)\n"
+      "  spec.loader.exec_module(module)\n"
+      "  module.tell(ctypes.CDLL(library))\n"
+      "except Exception: pass\n"  // the message is shorter
+      "''', {'path': " +
+      quoted(package() + "/_call_sites.py") + ", 'library': " + quoted(own.dli_fname) + "})\n";
   const int state = python.take_lock();
-  // No name is bound: this runs in the program's own module.
-  (void)python.run(
-      "try: __import__('gapless')._installed()\n"
-      "except Exception: pass\n",  // it is not there: the message is shorter
-      nullptr);
+  (void)python.run(program.c_str(), nullptr);
   python.release_lock(state);
 }
 
@@ -45,9 +75,11 @@ void import_package() {
 
 void set_call_sites_namer(CallSitesNamer function) { namer.store(function); }
 
+void set_package(const std::string& folder) { package() = folder; }
+
 std::string call_sites(DeviceIndex device) {
   static std::atomic<bool> asked{false};
-  if (namer.load() == nullptr && !asked.exchange(true)) import_package();
+  if (namer.load() == nullptr && !asked.exchange(true)) load_package();
   const CallSitesNamer name = namer.load();
   if (name == nullptr) return "";
   std::array<char, 4096> text{};

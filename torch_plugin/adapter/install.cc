@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "allocator/base/error.h"
 #include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/settings.h"
 #include "torch_plugin/adapter/torch_allocator.h"
@@ -68,6 +69,8 @@ gapless_torch_result gapless_torch_install(char* message, size_t room) {
   Answer answer{GAPLESS_TORCH_REFUSED, "an unknown error"};
   try {
     answer = gapless::torch_plugin::install();
+  } catch (const gapless::InputError& error) {
+    answer = {GAPLESS_TORCH_WRONG_OPTIONS, error.what()};
   } catch (const c10::Error& error) {
     answer.message = error.what_without_backtrace();
   } catch (const std::exception& error) {
@@ -82,6 +85,10 @@ gapless_torch_result gapless_torch_install(char* message, size_t room) {
 
 void gapless_torch_name_call_sites(gapless_torch_call_sites function) {
   gapless::torch_plugin::set_call_sites_namer(function);
+}
+
+void gapless_torch_set_package(const char* folder) {
+  gapless::torch_plugin::set_package(folder == nullptr ? "" : folder);
 }
 
 const char* gapless_torch_version(void) { return GAPLESS_TORCH_VERSION; }

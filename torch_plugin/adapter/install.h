@@ -17,7 +17,8 @@ extern "C" {
 typedef enum gapless_torch_result {
   GAPLESS_TORCH_INSTALLED = 0,
   GAPLESS_TORCH_WAS_INSTALLED = 1, /* before; nothing changed */
-  GAPLESS_TORCH_REFUSED = 2        /* nothing changed; the message says why */
+  GAPLESS_TORCH_REFUSED = 2,       /* nothing changed; the message says why */
+  GAPLESS_TORCH_WRONG_OPTIONS = 3  /* nothing changed; the program is not to go on without them */
 } gapless_torch_result;
 
 /* Makes gapless the allocator of all CUDA memory from now on. What was allocated before stays valid
@@ -40,6 +41,10 @@ typedef void (*gapless_torch_call_sites)(int device, char* text, size_t room);
  * on that request's thread and without a lock held; what it writes becomes part of the message.
  * Only Python can read those traces. NULL: nobody is called. */
 void gapless_torch_name_call_sites(gapless_torch_call_sites function);
+
+/* The folder of the Python package's files, which this may load where nobody has set such a
+ * function by the time one would be called; NULL or "": there is none. */
+void gapless_torch_set_package(const char* folder);
 
 #ifdef __cplusplus
 }

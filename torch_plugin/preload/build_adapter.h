@@ -1,17 +1,25 @@
-// build_adapter: what the preloaded library does where there is no adapter for the torch it meets.
+// What the preloaded library does where no adapter for the torch it meets lies beside it: it asks
+// the Python package that it belongs to, in a process of its own.
 //
 //   gapless/lib/libgapless_preload.so           in this process, which is about to use CUDA
-//   python -m gapless build --once .../torch    in one of its own, with the package around it
-//   ~/.cache/gapless/libgapless_torch-2.11.so   half a minute later, for good
+//   python -I gapless/_for_preload.py .../torch looks into the user's cache; builds it where it is
+//                                               not there, in half a minute, for good
+//   ~/.cache/gapless/1f0c.../libgapless_torch-2.11.so
+//
+// The helper is started isolated and by its path: no file of the program's folder, nor of
+// PYTHONPATH, is run in it.
 #pragma once
 
 #include <string>
 
 namespace gapless::torch_plugin {
 
-/// Builds the adapter for the torch in that folder with the Python package that this library, in
-/// `own_folder`, belongs to. It says on standard error what it does, or why it cannot. False: there
-/// is no such package, or it could not.
-bool build_adapter(const std::string& own_folder, const std::string& torch_folder);
+/// The folder of the Python package's files that this library, in `own_folder`, belongs to; empty
+/// where there is none, or where others than the library's owner can change it.
+std::string package_folder(const std::string& own_folder);
+
+/// The path of the adapter for the torch in that folder, by that package. The helper says on
+/// standard error what it does, or why it cannot; then the answer is empty.
+std::string build_adapter(const std::string& package, const std::string& torch_folder);
 
 }  // namespace gapless::torch_plugin

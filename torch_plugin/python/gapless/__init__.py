@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
-from ._library import GaplessError, Library, adapter_for_loaded_torch
+from ._library import GaplessError, Library, OptionError, adapter_for_loaded_torch
+from ._library import library as _library_path
 from ._report import Report
 
-__all__ = ["GaplessError", "Report", "config", "install", "is_installed", "memory_stats", "pluggable_allocator",
+__all__ = ["GaplessError", "OptionError", "Report", "config", "install", "is_installed", "memory_stats", "pluggable_allocator",
            "report", "sleep", "snapshot", "trace", "trim", "wake"]
 __version__ = "0.1.0"
 
@@ -32,40 +32,58 @@ Options = Union[str, Mapping[str, Any], None]
 _library: Library | None = None
 
 
-def _conf(options: Options) -> str | None:
-    if options is None or isinstance(options, str):
-        return options
-    texts = {True: "true", False: "false"}
-    return ",".join(f"{key}:{texts.get(value, value) if isinstance(value, bool) else value}"
-                    for key, value in options.items())
+def _conf(options: Options, more: Mapping[str, Any]) -> str | None:
+    """As GAPLESS_CONF has it; None where there is none. Raises OptionError for what cannot be written so."""
+    if options is None and not more:
+        return None
+    parts = []
+    if isinstance(options, str):
+        parts.append(options)
+    elif isinstance(options, Mapping):
+        if twice := options.keys() & more.keys():
+            raise OptionError(f"option {sorted(twice)[0]} is given twice")
+        more = {**options, **more}
+    elif options is not None:
+        raise OptionError(f"options are a text or a dictionary, not {type(options).__name__}")
+    for key, value in more.items():
+        if not isinstance(value, (bool, int, float, str)):
+            raise OptionError(f"option {key}: {value!r}: expected a text or a number")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if "," in text:
+            raise OptionError(f'option {key}: "{text}": a value has no comma')
+        parts.append(f"{key}:{text}")
+    return ",".join(parts)
 
 
-def install(options: Options = None) -> bool:
+def install(options: Options = None, **more: bool | int | float | str) -> bool:
     """Puts gapless in the place of PyTorch's CUDA allocator, for the rest of the process.
 
     Tensors that exist stay valid, and their memory goes back to the allocator it came from. Processes
     started from this one use gapless too, where the package is installed (they inherit GAPLESS=1).
 
-    options: as GAPLESS_CONF, {"limit": "14GiB"} or "limit:14GiB"; instead of that variable.
+    options: as GAPLESS_CONF, limit="14GiB", {"limit": "14GiB"} or "limit:14GiB"; instead of that variable.
     Returns True, or False (and warns) where gapless was installed already.
     Raises GaplessError, and changes nothing, where torch is not there, has no CUDA, or is of a version
-    that no adapter can be had for.
+    that no adapter can be had for; OptionError, which is one, where an option cannot be understood.
     """
     global _library
     if _library is not None:
         warnings.warn("gapless is installed already", stacklevel=2)
         return False
+    conf = _conf(options, more)
     library = adapter_for_loaded_torch()
     before = os.environ.get("GAPLESS_CONF")
-    if (conf := _conf(options)) is not None:
+    if conf is not None:
         os.environ["GAPLESS_CONF"] = conf
     try:
         fresh, note = library.install()
-    except GaplessError:
+    except GaplessError as error:
         if before is None:
             os.environ.pop("GAPLESS_CONF", None)
         else:
             os.environ["GAPLESS_CONF"] = before
+        if conf is not None and isinstance(error, OptionError):
+            raise OptionError(str(error).removeprefix("GAPLESS_CONF: ")) from None
         raise
     _library = library
     library.name_call_sites()
@@ -87,12 +105,7 @@ def pluggable_allocator() -> Any:
     import ctypes
 
     import torch
-    from ._library import library_folders
-    for folder in library_folders():
-        if (path := folder / "libgapless.so").exists():
-            break
-    else:
-        raise GaplessError("libgapless.so is not there")
+    path = _library_path("libgapless.so")
     made = torch.cuda.memory.CUDAPluggableAllocator(str(path), "gapless_torch_alloc", "gapless_torch_free")
     library = ctypes.CDLL(str(path))
 
@@ -220,19 +233,17 @@ def config() -> dict[str, dict[str, str]]:
 
 
 def _autoload() -> None:
-    """Called inside `import torch` (entry point torch.backends): installs where GAPLESS=1."""
-    if os.environ.get("GAPLESS") != "1":
+    """Called inside `import torch` (entry point torch.backends): installs where GAPLESS=1. Raises OptionError
+    where an option cannot be understood, so that `import torch` fails: the program is not to run without it."""
+    switch = os.environ.get("GAPLESS", "")
+    if switch not in ("", "0", "1"):
+        raise OptionError(f'GAPLESS: "{switch}": expected 1 or 0')
+    if switch != "1":
         return
     try:
         if not is_installed():
             install()
+    except OptionError:
+        raise
     except GaplessError as error:  # `import torch` must not fail
         print(f"gapless: {error}; PyTorch's own allocator is used", file=sys.stderr)
-
-
-def _preload_library() -> pathlib.Path:
-    from ._library import library_folders
-    for folder in library_folders():
-        if (path := folder / "libgapless_preload.so").exists():
-            return path
-    raise GaplessError("libgapless_preload.so is not there")

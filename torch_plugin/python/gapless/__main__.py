@@ -8,15 +8,20 @@ Examples:
   python -m gapless train.py --batch 8
   python -m gapless -c limit:14GiB,spill:4GiB -m torch.distributed.run train.py
 
-Exit status: the script's; 2 where gapless cannot be installed.
+Exit status: the script's; 2 where gapless cannot be installed, or an option cannot be understood.
 """
 from __future__ import annotations
 
-import argparse
 import os
-import pathlib
-import runpy
 import sys
+
+SAFE = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+if not SAFE:
+    del sys.path[0]  # the current folder: the script's own comes in its place, as without gapless
+
+import argparse  # noqa: E402
+import pathlib  # noqa: E402
+import runpy  # noqa: E402
 
 
 def main() -> int:
@@ -30,7 +35,7 @@ def main() -> int:
 
     import gapless
     try:
-        if chosen.script == "build" and not chosen.module and not os.path.exists("build.py"):
+        if chosen.script == "build" and not chosen.module:
             from gapless import _build
             folders = [pathlib.Path(word) for word in chosen.arguments if word != "--once"]
             print(_build.adapter(folders[0] if folders else None, once="--once" in chosen.arguments))
@@ -41,13 +46,15 @@ def main() -> int:
         return 2
     sys.argv = [chosen.script, *chosen.arguments]
     if chosen.module:
-        sys.path.insert(0, "")
+        if not SAFE:
+            sys.path.insert(0, os.getcwd())
         runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
         return 0
     if not os.path.exists(chosen.script):
         print(f"gapless: {chosen.script}: there is no such file", file=sys.stderr)
         return 2
-    sys.path.insert(0, os.path.dirname(os.path.abspath(chosen.script)))
+    if not SAFE:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(chosen.script)))
     runpy.run_path(chosen.script, run_name="__main__")
     return 0
 

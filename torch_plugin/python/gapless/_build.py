@@ -1,29 +1,20 @@
 """Builds the adapter for a version of torch that none was delivered for: once, in seconds, with the
-system's C++ compiler and torch's own headers. The result is kept in the user's cache.
+system's C++ compiler and torch's own headers. The result is kept in the user's cache (_cache.py).
 
-    ~/.cache/gapless/1f0c.../libgapless_torch-2.11.so     by what it was made of
-    ~/.cache/gapless/libgapless_torch-2.11.so             the latest: where libgapless_preload.so looks
-
-torch is not imported here: libgapless_preload.so runs this beside a program that is about to use CUDA.
+torch is not imported here, and nothing of it is run: the preloaded library asks for an adapter beside a
+program that is about to use CUDA (_for_preload.py).
 """
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import fcntl
 import hashlib
-import importlib.util
 import os
 import pathlib
-import runpy
-import shutil
-import subprocess
+import re
 import sys
-import tempfile
 import time
-from typing import Iterator
 
-from ._library import GaplessError
+from . import _cache
+from ._library import GaplessError, check_supported, package_folders, source_tree
 
 SOURCES = ("torch_plugin/adapter/*.cc", "allocator/c_api*.cc")
 RETRY_SECONDS = 3600  # ranks and restarts are not to compile again and again what does not compile
@@ -32,8 +23,10 @@ FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inli
 
 def source_root() -> tuple[pathlib.Path, pathlib.Path]:
     """Where the sources lie, and where libgapless_core.a and libgapless_trace.a."""
-    here = pathlib.Path(__file__).resolve().parent
-    for root, libraries in ((here / "src", here / "lib"), (here.parents[2], here.parents[2] / "build" / "release" / "lib")):
+    places = [(folder / "src", folder / "lib") for folder in package_folders()]
+    if tree := source_tree():
+        places.append((tree, tree / "build" / "release" / "lib"))
+    for root, libraries in places:
         if (root / "torch_plugin" / "adapter").is_dir() and (libraries / "libgapless_core.a").exists():
             return root, libraries
     raise GaplessError("the adapter's sources are not beside the package: install gapless with pip, or build it "
@@ -44,7 +37,7 @@ def cuda_include(torch: pathlib.Path) -> pathlib.Path:
     """The folder of cuda_runtime_api.h, which torch's headers include."""
     candidates = [torch.parent / "nvidia" / name / "include" for name in ("cu13", "cu12", "cuda_runtime")]
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    candidates += [pathlib.Path(home) / "include"] if home else []
+    candidates += [pathlib.Path(home).absolute() / "include"] if home else []
     candidates.append(pathlib.Path("/usr/local/cuda/include"))
     for folder in candidates:
         if (folder / "cuda_runtime_api.h").exists():
@@ -54,8 +47,9 @@ def cuda_include(torch: pathlib.Path) -> pathlib.Path:
 
 
 def run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    import subprocess
+    try:  # from where no program's files are: search paths may name the current folder
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     except OSError as error:
         raise GaplessError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
@@ -64,8 +58,17 @@ def run(command: list[str]) -> None:
         raise GaplessError(f"{command[0]} failed: " + "; ".join(lines[:3]))
 
 
+def find_compiler() -> str | None:
+    import shutil
+    path = os.pathsep.join(part for part in os.get_exec_path() if os.path.isabs(part))
+    asked = os.environ.get("CXX")
+    return (shutil.which(asked, path=path) or asked) if asked else \
+        shutil.which("g++", path=path) or shutil.which("c++", path=path)
+
+
 def installed_torch() -> pathlib.Path:
     """The folder of the torch that `import torch` would import."""
+    import importlib.util
     found = importlib.util.find_spec("torch")
     if found is None or not found.submodule_search_locations:
         raise GaplessError("torch is not installed")
@@ -75,22 +78,16 @@ def installed_torch() -> pathlib.Path:
 def full_version(torch: pathlib.Path) -> str:
     """"2.11.0+cu130" of torch's folder, or LibTorch's; raises GaplessError where it has no CUDA."""
     if (torch / "version.py").exists():
-        names = runpy.run_path(str(torch / "version.py"))
-        if names.get("cuda") is None:
-            raise GaplessError(f"torch {names['__version__']} was built without CUDA")
-        return str(names["__version__"])
+        text = (torch / "version.py").read_text(encoding="utf-8")
+        version = re.search(r"^__version__\b.*?= *['\"](.+?)['\"]", text, re.MULTILINE)
+        if version is None:
+            raise GaplessError(f"{torch / 'version.py'} does not tell torch's version")
+        if re.search(r"^cuda\b.*?= *['\"]", text, re.MULTILINE) is None:
+            raise GaplessError(f"torch {version[1]} was built without CUDA")
+        return version[1]
     if (torch / "build-version").exists():
-        return (torch / "build-version").read_text().strip()
+        return (torch / "build-version").read_text(encoding="utf-8").strip()
     raise GaplessError(f"{torch} is not torch's folder: it has no version.py")
-
-
-@contextlib.contextmanager
-def alone_in(folder: pathlib.Path) -> Iterator[None]:
-    """Waits until no other process is in here: ranks that begin together build one adapter."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def adapter(torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Path:
@@ -99,71 +96,60 @@ def adapter(torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Pa
     torch_folder = (torch or installed_torch()).resolve()
     whole_version = full_version(torch_folder)
     version = ".".join(whole_version.split(".")[:2])
+    check_supported(version)
     root, libraries = source_root()
     sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
     digest = hashlib.sha256(whole_version.encode())
-    for path in (*sources, *sorted(root.glob("torch_plugin/adapter/*.h")), libraries / "libgapless_core.a"):
+    headers = sorted(root.glob("torch_plugin/adapter/*.h"))
+    for path in (*sources, *headers, libraries / "libgapless_core.a", libraries / "libgapless_trace.a"):
         digest.update(path.read_bytes())
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gapless"
-    target = cache / digest.hexdigest()[:16] / f"libgapless_torch-{version}.so"
-    if target.exists():
-        with contextlib.suppress(OSError):  # of a cache that others keep
-            offer(target)
-        return target
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    key = digest.hexdigest()[:16]
+    name = f"libgapless_torch-{version}.so"
+    if found := _cache.checked(_cache.folder() / key / name):
+        return found
+    compiler = find_compiler()
     if compiler is None:
         raise GaplessError(f"there is no adapter for torch {version}, and no C++ compiler to build one with: "
                            "install g++ 12 or later, or set CXX")
-    try:
-        with alone_in(cache):
-            if not target.exists():
-                target.parent.mkdir(exist_ok=True)
-                build(target, compiler, version, torch_folder, root, sources, libraries, once)
-            offer(target)
-    except OSError as error:
-        raise GaplessError(f"the adapter cannot be kept in {cache}: {error}") from error
-    return target
-
-
-def offer(target: pathlib.Path) -> None:
-    """Puts it where libgapless_preload.so looks, which takes none older than itself."""
-    os.utime(target)
-    latest = target.parents[1] / target.name
-    link = latest.with_name(f"{target.name}.{os.getpid()}")
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)
-    os.replace(link, latest)
+    with _cache.alone_in(key) as folder:
+        if not os.path.lexists(folder / name):
+            build(folder / name, compiler, version, torch_folder, root, sources, libraries, once)
+    made = _cache.checked(folder / name)
+    assert made is not None
+    return made
 
 
 def build(target: pathlib.Path, compiler: str, version: str, torch_folder: pathlib.Path, root: pathlib.Path,
           sources: list[pathlib.Path], libraries: pathlib.Path, once: bool) -> None:
+    import concurrent.futures
+    import tempfile
     failed = target.with_suffix(".failed")
     if once and failed.exists() and time.time() - failed.stat().st_mtime < RETRY_SECONDS:
-        said_by, text = failed.read_text().split("\n", 1)
+        said_by, text = failed.read_text(encoding="utf-8").split("\n", 1)
         if said_by == compiler:
             raise GaplessError(f"{text} (not tried again within an hour; `python -m gapless build` does)")
     includes = [f"-I{root}", f"-isystem{torch_folder / 'include'}", f"-isystem{cuda_include(torch_folder)}"]
     print(f"gapless: building the adapter for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         # torch's headers take longer to read than all the rest: once for each processor.
         parts = max(1, min(os.cpu_count() or 1, 4))
 
         def compile_part(part: int) -> str:
-            made = f"{folder}/part{part}.o"
-            joined = pathlib.Path(folder) / f"part{part}.cc"
-            joined.write_text("".join(f'#include "{path}"\n' for path in sources[part::parts]))
+            made = f"{temporary}/part{part}.o"
+            joined = pathlib.Path(temporary) / f"part{part}.cc"
+            joined.write_text("".join(f'#include "{path}"\n' for path in sources[part::parts]), encoding="utf-8")
             run([compiler, *FLAGS, *includes, f'-DGAPLESS_TORCH_VERSION="{version}"', "-c", str(joined), "-o", made])
             return made
 
         try:
             with concurrent.futures.ThreadPoolExecutor(parts) as pool:
                 objects = list(pool.map(compile_part, range(parts)))
-            whole = f"{folder}/{target.name}"
+            whole = f"{temporary}/{target.name}"
             run([compiler, "-shared", *objects, str(libraries / "libgapless_trace.a"),
                  str(libraries / "libgapless_core.a"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10", "-ldl",
                  "-l:libzstd.so.1", "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
                  f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
         except GaplessError as error:
-            failed.write_text(f"{compiler}\n{error}")
+            failed.write_text(f"{compiler}\n{error}", encoding="utf-8")
             raise
-        os.replace(whole, target)  # whole, or not there
+        _cache.keep(pathlib.Path(whole), target)

@@ -1,4 +1,8 @@
-"""Where in the program the memory that is live was allocated, as far as PyTorch recorded it."""
+"""Where in the program the memory that is live was allocated, as far as PyTorch recorded it.
+
+This file stands alone: where gapless came by LD_PRELOAD, the adapter loads it by its path, into a program that need
+not know the package. It imports only what torch has imported already.
+"""
 from __future__ import annotations
 
 import atexit
@@ -6,10 +10,18 @@ import ctypes
 import os
 from typing import Any
 
-from ._report import size
-
 _SHOWN = 5
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+
+
+def size(count: int) -> str:
+    """1536 -> "1.50 KiB"."""
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{int(value)} bytes" if unit == "bytes" else f"{value:.2f} {unit}"
+        value /= 1024
+    raise AssertionError
 
 
 def _site(frames: list[dict[str, Any]], library: str) -> tuple[str, int, str] | None:

@@ -5,21 +5,64 @@ import ctypes
 import json
 import os
 import pathlib
+import sys
 from typing import Any
 
 OUT_OF_MEMORY = 1
+REFUSED, WRONG_OPTIONS = 2, 3  # of gapless_torch_install
 MESSAGE_BYTES = 4096
+
+
+SUPPORTED = (11, 15)  # torch 2.11 to 2.15
 
 
 class GaplessError(RuntimeError):
     """gapless cannot do what was asked; nothing changed."""
 
 
+class OptionError(GaplessError):
+    """An option cannot be understood; nothing changed."""
+
+
+def package_folders() -> list[pathlib.Path]:
+    """Where the package's files are: the folder of this one and, where it was installed editable, also the one
+    that has what was compiled."""
+    package = sys.modules[__package__]
+    found = [pathlib.Path(__file__).resolve().parent]
+    for entry in package.__path__:
+        if (folder := pathlib.Path(entry).resolve()) not in found:
+            found.append(folder)
+    return found
+
+
+def source_tree() -> pathlib.Path | None:
+    """The tree that this file lies in; None where it was installed."""
+    here = pathlib.Path(__file__).resolve()
+    tree = here.parents[3]
+    return tree if tree / "torch_plugin" / "python" / "gapless" / here.name == here else None
+
+
 def library_folders() -> list[pathlib.Path]:
     """Where libraries may be: GAPLESS_LIBRARY_PATH, beside this file, and a build tree around it."""
-    here = pathlib.Path(__file__).resolve().parent
     named = [pathlib.Path(p) for p in os.environ.get("GAPLESS_LIBRARY_PATH", "").split(":") if p]
-    return [*named, here / "lib", here.parents[2] / "build" / "release" / "lib"]
+    tree = source_tree()
+    return [*named, *(folder / "lib" for folder in package_folders()),
+            *([tree / "build" / "release" / "lib"] if tree else [])]
+
+
+def library(name: str) -> pathlib.Path:
+    """Raises GaplessError where it is in none of the folders."""
+    for folder in library_folders():
+        if (path := folder / name).exists():
+            return path
+    raise GaplessError(f"{name} is in none of {', '.join(map(str, library_folders()))}")
+
+
+def check_supported(version: str) -> None:
+    """Of torch, "2.11"; raises GaplessError that says which versions are."""
+    first, last = SUPPORTED
+    if version not in [f"2.{minor}" for minor in range(first, last + 1)]:
+        raise GaplessError(f"torch {version} is not supported: gapless is for torch 2.{first} to 2.{last}")
 
 
 def torch_version() -> str:
@@ -39,6 +82,7 @@ def adapter_for_loaded_torch() -> Library:
     for folder in library_folders():
         if (folder / name).exists():
             return Library(folder / name)
+    check_supported(version)
     from . import _build
     return Library(_build.adapter(once=True))
 
@@ -61,7 +105,9 @@ class Library:
         message = ctypes.create_string_buffer(MESSAGE_BYTES)
         result = self._library.gapless_torch_install(message, ctypes.c_size_t(MESSAGE_BYTES))
         text = message.value.decode(errors="replace")
-        if result == 2:
+        if result == WRONG_OPTIONS:
+            raise OptionError(text)
+        if result == REFUSED:
             raise GaplessError(text)
         return result == 0, text
 

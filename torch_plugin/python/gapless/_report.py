@@ -4,15 +4,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-
-def size(count: int) -> str:
-    """1536 -> "1.50 KiB"."""
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{int(value)} bytes" if unit == "bytes" else f"{value:.2f} {unit}"
-        value /= 1024
-    raise AssertionError
+from ._call_sites import size
 
 
 class Report:

@@ -1,0 +1,26 @@
+"""python -I .../gapless/_for_preload.py FOLDER   prints the path of the adapter for the torch in that folder
+
+libgapless_preload.so runs this, in a process of its own, beside a program that is about to use CUDA. Isolated (-I) and
+by its path: nothing of the program's folder, nor of PYTHONPATH, is to run here, whatever it is called.
+"""
+import pathlib
+import sys
+import types
+
+
+def main() -> int:
+    package = types.ModuleType("gapless")  # the one around this file, and no other of that name
+    package.__path__ = [str(pathlib.Path(__file__).resolve().parent)]
+    sys.modules["gapless"] = package
+    from gapless import _build
+    from gapless._library import GaplessError
+    try:
+        print(_build.adapter(pathlib.Path(sys.argv[1]), once=True))
+    except GaplessError as error:
+        print(f"gapless: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
