@@ -36,6 +36,7 @@ Answer install() {
   if (late) {
     // Everything that may fail comes before anyone sees the new allocator.
     try {
+      allocator->find_begun_pools();
       allocator->init(c10::cuda::device_count());
     } catch (...) {
       delete allocator;

@@ -35,6 +35,16 @@ constexpr bool tells_captures() {
   return requires(Base & base) { base.markCaptureBegin(0); };
 }
 
+/// Calls them where they are there.
+template <class Base>
+void mark_capture_begin(Base& allocator, c10::DeviceIndex device) {
+  if constexpr (tells_captures<Base>()) allocator.markCaptureBegin(device);
+}
+template <class Base>
+void mark_capture_end(Base& allocator, c10::DeviceIndex device) {
+  if constexpr (tells_captures<Base>()) allocator.markCaptureEnd(device);
+}
+
 /// TraceEntry::ANNOTATE (2.14).
 template <class Entry = TraceEntry>
 std::optional<typename Entry::Action> annotate_action() {

@@ -1,6 +1,7 @@
 // TorchAllocator: private pools, graphs, and checkpoints of pools.
 #include <algorithm>
 
+#include "torch_plugin/adapter/newer.h"
 #include "torch_plugin/adapter/torch_allocator.h"
 
 namespace gapless::torch_plugin {
@@ -40,8 +41,15 @@ PoolSource source_of(std::shared_ptr<CUDAAllocator> allocator, c10::DeviceIndex 
 
 }  // namespace
 
+bool TorchAllocator::is_earlier(c10::DeviceIndex device, MempoolId_t pool) {
+  return previous_->initialized() && core_of(device).pool_users(pool) == 0;
+}
+
 void TorchAllocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t pool,
                                          std::function<bool(cudaStream_t)> filter) {
+  const bool earlier = is_earlier(device, pool) && earlier_.has(device, pool);
+  if (previous_->initialized()) earlier_.begin(device, pool, filter, earlier);
+  if (earlier) return previous_->beginAllocateToPool(device, pool, std::move(filter));
   const Status status =
       core_of(device).begin_pool(pool, [filter = std::move(filter)](StreamHandle stream) {
         return filter(static_cast<cudaStream_t>(pointer_of(stream)));
@@ -50,19 +58,48 @@ void TorchAllocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t po
 }
 
 void TorchAllocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t pool) {
-  check(core_of(device).end_pool(pool), pool, "end");
+  if (!is_earlier(device, pool)) {
+    if (previous_->initialized()) earlier_.end(device, pool);
+    return check(core_of(device).end_pool(pool), pool, "end");
+  }
+  const bool known = earlier_.is_begun(device, pool);
+  // A capture that failed here is ended again when its graph is reset (2.15).
+  if (!known && !earlier_.is_first_end(device, pool)) return;
+  previous_->endAllocateToPool(device, pool);
+  if (known) return earlier_.end(device, pool);
+  // What this thread has asked for since then is gapless's. A graph's own pool has a first number.
+  TORCH_CHECK(pool.first == 0,
+              "gapless was installed while this graph was being captured by another thread: memory "
+              "that it uses lies outside of its pool, so it cannot be replayed. Capture it again");
+  TORCH_WARN("gapless was installed while ", name_of(pool),
+             " was in use here, by another thread or before anything was allocated: what was "
+             "allocated since then lies outside of it");
+}
+
+void TorchAllocator::markCaptureBegin(c10::DeviceIndex device) {
+  core_of(device).note_capture(true);
+  if (previous_->initialized()) mark_capture_begin(*previous_, device);
+}
+
+void TorchAllocator::markCaptureEnd(c10::DeviceIndex device) {
+  core_of(device).note_capture(false);
+  if (previous_->initialized()) mark_capture_end(*previous_, device);
 }
 
 void TorchAllocator::releasePool(c10::DeviceIndex device, MempoolId_t pool) {
+  if (is_earlier(device, pool)) return previous_->releasePool(device, pool);
   check(core_of(device).release_pool(pool), pool, "release");
 }
 
 int TorchAllocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t pool) {
-  return core_of(device).pool_users(pool);
+  return is_earlier(device, pool) ? earlier_.users(device, pool) : core_of(device).pool_users(pool);
 }
 
 void TorchAllocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t pool,
                                         std::shared_ptr<CUDAAllocator> source) {
+  if (is_earlier(device, pool) && earlier_.has(device, pool)) {
+    return previous_->createOrIncrefPool(device, pool, std::move(source));
+  }
   DeviceCore& core = core_of(device);
   const bool is_new = core.pool_users(pool) == 0;
   check(core.retain_pool(pool), pool, "creation");
@@ -71,15 +108,20 @@ void TorchAllocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t poo
 }
 
 void TorchAllocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t pool, bool use_on_oom) {
+  if (is_earlier(device, pool)) return previous_->setUseOnOOM(device, pool, use_on_oom);
   check(core_of(device).set_pool_use_on_oom(pool, use_on_oom), pool, "use_on_oom");
 }
 
 void TorchAllocator::setNoSplit(c10::DeviceIndex device, MempoolId_t pool) {
+  if (is_earlier(device, pool)) return previous_->setNoSplit(device, pool);
   check(core_of(device).set_pool_no_split(pool, true), pool, "no_split");
 }
 
 bool TorchAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, MempoolId_t pool,
                                               const std::unordered_set<void*>& expected) {
+  if (is_earlier(device, pool)) {
+    return previous_->checkPoolLiveAllocations(device, pool, expected);
+  }
   DeviceCore& core = core_of(device);
   TORCH_CHECK(core.pool_users(pool) != 0, "Could not find ", name_of(pool));
   const std::vector<DeviceAddress> live = core.pool_blocks(pool);
@@ -90,6 +132,7 @@ bool TorchAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, MempoolId
 
 std::shared_ptr<torch_cuda::AllocatorState> TorchAllocator::getCheckpointState(
     c10::DeviceIndex device, MempoolId_t pool) {
+  if (is_earlier(device, pool)) return previous_->getCheckpointState(device, pool);
   DeviceCore& core = core_of(device);
   TORCH_CHECK(core.pool_users(pool) != 0, "Could not find ", name_of(pool));
   return std::make_shared<PoolCheckpoint>(core.checkpoint_pool(pool));
@@ -98,6 +141,9 @@ std::shared_ptr<torch_cuda::AllocatorState> TorchAllocator::getCheckpointState(
 torch_cuda::CheckpointDelta TorchAllocator::setCheckpointPoolState(
     c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) {
   const auto* checkpoint = dynamic_cast<const PoolCheckpoint*>(state.get());
+  if (checkpoint == nullptr && previous_->initialized()) {
+    return previous_->setCheckpointPoolState(device, std::move(state));
+  }
   TORCH_CHECK(checkpoint != nullptr, "gapless: the state is another allocator's");
   PoolDelta delta;
   check(core_of(device).restore_pool(checkpoint->state, delta), checkpoint->state.id,

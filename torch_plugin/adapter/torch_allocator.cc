@@ -15,6 +15,12 @@ namespace {
 // PyTorch's one_exa_bytes: nobody means that.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1152921504606846976};
 
+// Negative sizes are such, too.
+void check_size(std::uint64_t bytes) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes,
+                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
+}
+
 // C10_CUDA_CHECK calls a function in any case, which looks for failed kernels.
 c10::DeviceIndex current_device() {
   c10::DeviceIndex device = 0;
@@ -52,6 +58,7 @@ void delete_block(void* pointer) { installed()->raw_delete(pointer); }
 TorchAllocator::TorchAllocator(const Options& options, CUDAAllocator* previous)
     : options_(options),
       previous_(previous),
+      earlier_(previous),
       caching_(std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {}
 
 void TorchAllocator::init(int device_count) {
@@ -89,6 +96,7 @@ void TorchAllocator::prepare(DeviceIndex device) {
     }
     return freed;
   });
+  core_of(device).add_free_memory_callback([this] { return earlier_.give_back(); });
   core_of(device).set_mapping_observer([this, device](const MappingChange& change) {
     if (history_->watching()) history_->record_mapping(device, change);
   });
@@ -164,8 +172,7 @@ void TorchAllocator::tell_profiler(DeviceIndex device, void* pointer, std::int64
 }
 
 c10::DataPtr TorchAllocator::allocate(size_t bytes) {
-  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kMostBytes,
-                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  check_size(bytes);
   const c10::DeviceIndex device = current_device();
   const c10::Device where(c10::kCUDA, device);
   if (!caching_) [[unlikely]] {
@@ -173,7 +180,12 @@ c10::DataPtr TorchAllocator::allocate(size_t bytes) {
     return {pointer, pointer, &delete_block, where};
   }
   void* pointer = nullptr;
-  if (bytes != 0) pointer = alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
+  if (bytes != 0) {
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device);
+    if (goes_earlier(device, stream)) [[unlikely]]
+      return previous_->allocate(bytes);
+    pointer = alloc(device, bytes, stream);
+  }
   return {pointer, pointer, &delete_block, where};
 }
 
@@ -207,18 +219,17 @@ void TorchAllocator::copy_data(void* target, const void* source, std::size_t cou
 }
 
 void* TorchAllocator::raw_alloc(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  if (!caching_) [[unlikely]]
-    return alloc_uncached(bytes);
-  const c10::DeviceIndex device = current_device();
-  return alloc(device, bytes, c10::cuda::getCurrentCUDAStream(device));
+  return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(current_device()));
 }
 
 void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return nullptr;
+  check_size(bytes);
   if (!caching_) [[unlikely]]
     return alloc_uncached(bytes);
   const c10::DeviceIndex device = current_device();
+  if (goes_earlier(device, stream)) [[unlikely]]
+    return previous_->raw_alloc_with_stream(bytes, stream);
   return alloc(device, bytes, stream);
 }
 

@@ -4,7 +4,7 @@
 //                              history, trackers, profiler, GPU trace: only where somebody watches
 //
 // Memory that the allocator before gapless handed out goes back to that one: each tensor carries
-// its own deleter, and addresses that gapless does not know are passed on.
+// its own deleter, and addresses that gapless does not know are passed on. So do its pools.
 //
 // Methods that came after 2.11 have no `override` here: where the version's base class has them
 // they override it, and else they are methods that nobody calls. A test counts them per version
@@ -22,6 +22,7 @@
 
 #include "allocator/device/allocator.h"
 #include "allocator/gapless.h"
+#include "torch_plugin/adapter/earlier.h"
 #include "torch_plugin/adapter/history.h"
 #include "torch_plugin/adapter/sharing.h"
 #include "torch_plugin/adapter/torch_types.h"
@@ -89,8 +90,8 @@ class TorchAllocator final : public CUDAAllocator {
   void beginAllocateToPool(c10::DeviceIndex device, MempoolId_t pool,
                            std::function<bool(cudaStream_t)> filter) override;
   void endAllocateToPool(c10::DeviceIndex device, MempoolId_t pool) override;
-  void markCaptureBegin(c10::DeviceIndex device) { core_of(device).note_capture(true); }  // 2.13
-  void markCaptureEnd(c10::DeviceIndex device) { core_of(device).note_capture(false); }   // 2.13
+  void markCaptureBegin(c10::DeviceIndex device);  // 2.13
+  void markCaptureEnd(c10::DeviceIndex device);    // 2.13
   void releasePool(c10::DeviceIndex device, MempoolId_t pool) override;
   int getPoolUseCount(c10::DeviceIndex device, MempoolId_t pool) override;
   void createOrIncrefPool(c10::DeviceIndex device, MempoolId_t pool,
@@ -114,6 +115,9 @@ class TorchAllocator final : public CUDAAllocator {
 
   // --- gapless's own ----------------------------------------------------------------------------
 
+  /// Where CUDA is in use already: which pools are, now, so that they can be ended. Throws
+  /// c10::Error where a graph is being captured.
+  void find_begun_pools() { earlier_.find_begun(); }
   /// For the functions of gapless.h; nullptr before init().
   [[nodiscard]] gapless_allocator* handle() { return handle_; }
   /// Throws c10::Error where there is no such device.
@@ -144,6 +148,12 @@ class TorchAllocator final : public CUDAAllocator {
   /// Throws what PyTorch throws: c10::OutOfMemoryError, or an error of the driver.
   [[noreturn]] void fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t rounded_bytes,
                          cudaStream_t stream, Status status, Context context);
+  /// Whether the allocator before gapless made the pool (earlier.h), or may have: gapless did not.
+  [[nodiscard]] bool is_earlier(c10::DeviceIndex device, MempoolId_t pool);
+  /// Whether a request is for a pool of that allocator's.
+  [[nodiscard]] bool goes_earlier(c10::DeviceIndex device, cudaStream_t stream) {
+    return earlier_.any_begun() && earlier_.takes(device, stream);
+  }
   void apply_limit(DeviceIndex device);
   void prepare(DeviceIndex device);
   /// Now, or when there is a history.
@@ -153,6 +163,7 @@ class TorchAllocator final : public CUDAAllocator {
 
   Options options_;
   CUDAAllocator* previous_;
+  Earlier earlier_;
   gapless_allocator* handle_ = nullptr;
   Core* core_ = nullptr;              // of the handle; nullptr before init()
   std::vector<DeviceCore*> devices_;  // of the core; empty before init()
