@@ -38,6 +38,7 @@ template <class F>
 gapless_status on_owner(const gapless_allocator* allocator, const void* memory, F&& act) noexcept {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->forked) throw gapless::ForkedChild();
     const auto address = reinterpret_cast<gapless::DeviceAddress>(memory);
     for (gapless::DeviceIndex i = 0; i < allocator->devices->devices(); ++i) {
       DeviceAllocator& device = *allocator->devices->device(i);
@@ -140,6 +141,7 @@ gapless_status gapless_alloc(gapless_allocator* allocator, int32_t device, size_
 gapless_status gapless_free(gapless_allocator* allocator, void* memory) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->forked) return GAPLESS_OK;
     const Status status =
         allocator->devices->free(reinterpret_cast<gapless::DeviceAddress>(memory));
     if (status == Status::invalid_argument) {
@@ -285,6 +287,7 @@ gapless_status gapless_open(gapless_allocator* allocator, int32_t device, const 
 gapless_status gapless_close(gapless_allocator* allocator, void* memory) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->forked) throw gapless::ForkedChild();
     const std::scoped_lock lock(allocator->imports_lock);
     const auto found = allocator->imports.find(reinterpret_cast<gapless::DeviceAddress>(memory));
     if (found == allocator->imports.end()) {

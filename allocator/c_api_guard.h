@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "allocator/base/error.h"
+#include "allocator/base/fork.h"
 #include "allocator/c_api.h"
 #include "allocator/memory/shared_block.h"
 
@@ -20,6 +21,9 @@ struct gapless_allocator {
   // Blocks of other processes, by address.
   std::mutex imports_lock;
   std::map<gapless::DeviceAddress, std::unique_ptr<gapless::ImportedBlock>> imports;
+  // This is a child that was forked from the process that made it.
+  bool forked = false;
+  gapless::AfterFork after_fork{[this] { forked = true; }};
 };
 
 namespace gapless::c_api {
@@ -42,6 +46,8 @@ gapless_status guarded(F&& body) noexcept {
     return body();
   } catch (const InputError& error) {
     return fail(GAPLESS_INVALID_ARGUMENT, error.what());
+  } catch (const ForkedChild& error) {
+    return fail(GAPLESS_DRIVER_ERROR, error.what());
   } catch (const std::bad_alloc&) {
     return fail(GAPLESS_INTERNAL_ERROR, {});
   } catch (const std::exception& error) {
@@ -60,6 +66,7 @@ template <class F>
 gapless_status on_device(const gapless_allocator* allocator, int32_t device, F&& body) noexcept {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->forked) throw ForkedChild();
     DeviceAllocator* found = allocator->devices->device(device);
     if (found == nullptr) {
       return fail(GAPLESS_INVALID_ARGUMENT, "there is no device " + std::to_string(device) +

@@ -72,7 +72,7 @@ gapless_status gapless_reset_accumulated_stats(gapless_allocator* allocator, int
 }
 
 int gapless_owns(const gapless_allocator* allocator, const void* memory, size_t* bytes) {
-  if (allocator == nullptr || bytes == nullptr) return 0;
+  if (allocator == nullptr || bytes == nullptr || allocator->forked) return 0;
   const auto address = reinterpret_cast<gapless::DeviceAddress>(memory);
   for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
     const auto block = allocator->devices->device(i)->find_block(address);

@@ -11,6 +11,9 @@
  * Every function may be called from any thread; none throws, and none writes to its results unless
  * it returns GAPLESS_OK. A block freed may be reused at once by later work on the stream it was
  * allocated on; work of another stream that gets it comes after that stream's work so far.
+ *
+ * In a forked child, where CUDA cannot be used, an allocator of the parent's owns nothing:
+ * gapless_free does nothing, and all else is GAPLESS_DRIVER_ERROR.
  */
 #ifndef GAPLESS_H
 #define GAPLESS_H

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "allocator/base/fork.h"
+
 namespace gapless {
 namespace {
 
@@ -27,6 +29,7 @@ long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value)
 }  // namespace
 
 void Mutex::wait() {
+  if (is_abandoned()) throw ForkedChild();
   for (int i = 0; i < kSpins; ++i) {
     pause();
     if (taken_.load(std::memory_order_relaxed) == 0 &&

@@ -25,6 +25,14 @@ class Mutex {
   void lock() {
     if (taken_.exchange(1, std::memory_order_acquire) != 0) wait();
   }
+  /// Whoever wants it from now on gets ForkedChild (fork.h). For a child that finds it as some
+  /// thread of its parent's left it.
+  void abandon() {
+    abandoned_.store(true, std::memory_order_relaxed);
+    taken_.store(1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool is_abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
+
   void unlock() {
     taken_.store(0, std::memory_order_release);
     if (waiting_.load(std::memory_order_relaxed) != 0) wake();
@@ -37,6 +45,7 @@ class Mutex {
   std::atomic<std::uint32_t> taken_{0};
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> waking_{0};  // one was woken and has not come to it yet
+  std::atomic<bool> abandoned_{false};
 };
 
 }  // namespace gapless

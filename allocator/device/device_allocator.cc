@@ -22,6 +22,7 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
 }
 
 DeviceAllocator::~DeviceAllocator() {
+  if (lock_.is_abandoned()) return;
   for_each_arena([](Arena& arena) {
     if (arena.live.size() == 0) (void)arena.heap.release_all();
   });

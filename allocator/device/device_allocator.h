@@ -5,7 +5,7 @@
 //
 // A block freed may be used again at once by work on the stream it was allocated on, since that
 // work runs after all earlier work of the stream; another stream that gets it comes after the free
-// (stream/, among_streams.cc).
+// (stream/, among_streams.cc). In a forked child all that takes the lock throws ForkedChild.
 #pragma once
 
 #include <chrono>
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/base/fork.h"
 #include "allocator/base/mutex.h"
 #include "allocator/base/status.h"
 #include "allocator/device/arena.h"
@@ -406,6 +407,7 @@ class DeviceAllocator {
                                Status status) const;
 
   mutable Mutex lock_;
+  AfterFork after_fork_{[this] { lock_.abandon(); }};
   Driver& driver_;
   DeviceIndex device_;
   DeviceProperties properties_;

@@ -1,10 +1,15 @@
 #include "simgpu/process/process.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
+#include <thread>
+
+#include <pthread.h>
 
 #include "allocator/base/terminal_text.h"
 #include "simgpu/process/end_hook.h"
@@ -20,6 +25,26 @@ Config read_config() {
     std::exit(2);
   }
 }
+
+// A child is forked when no other thread is in here, so that it finds everything whole; unless one
+// stays too long: it may wait for what the forking thread holds.
+bool locked_for_fork = false;
+
+void before_fork() {
+  constexpr int kTries = 1000;
+  locked_for_fork = false;
+  for (int i = 0; i < kTries && !locked_for_fork; ++i) {
+    locked_for_fork = Process::mutex.try_lock();
+    if (!locked_for_fork) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+void after_fork_in_parent() {
+  if (locked_for_fork) Process::mutex.unlock();
+}
+
+// The thread that has the lock has another number in the child: it could not unlock it.
+void after_fork_in_child() { new (&Process::mutex) std::recursive_mutex; }
 
 }  // namespace
 
@@ -37,6 +62,7 @@ Process& Process::get() {
   static auto* process = [] {
     auto* made = new Process(read_config());
     record_exit();
+    (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return made;
   }();
   return *process;

@@ -7,7 +7,8 @@
 // One lock for all: a front function enters with Entry, which also lets time catch up. State is
 // made at the first call, never in a constructor, for children inherit the preload. Kernels are
 // registered while a program is loaded, before anyone asks for a GPU: they are kept apart
-// (Registered), and the environment is read when the first GPU is asked for.
+// (Registered), and the environment is read when the first GPU is asked for. A forked child has a
+// copy of all of it, and a lock that nobody holds.
 #pragma once
 
 #include <cstdint>

@@ -55,6 +55,9 @@ class Earlier {
   /// is.
   [[nodiscard]] bool takes(c10::DeviceIndex device, cudaStream_t stream);
 
+  /// In a forked child: nothing is begun.
+  void leave() { earlier_begun_ = 0; }
+
   /// Has the allocator before give back what it has cached, unless a pool is begun or a graph
   /// captured; whether it had any.
   bool give_back();

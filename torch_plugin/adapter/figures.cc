@@ -79,6 +79,7 @@ void TorchAllocator::cacheInfo(c10::DeviceIndex device, size_t* largest) {
 }
 
 void* TorchAllocator::getBaseAllocation(void* pointer, size_t* size) {
+  refuse_in_child();
   DeviceIndex device = 0;
   BlockFacts facts;
   if (find(pointer, device, facts) == nullptr) return previous_->getBaseAllocation(pointer, size);

@@ -57,7 +57,9 @@ void TorchAllocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t po
   check(status, pool, "begin");
 }
 
+// Destructors call what ends, gives up or asks about a pool: in a forked child, too.
 void TorchAllocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t pool) {
+  if (forked_) return;
   if (!is_earlier(device, pool)) {
     if (previous_->initialized()) earlier_.end(device, pool);
     return check(core_of(device).end_pool(pool), pool, "end");
@@ -87,11 +89,13 @@ void TorchAllocator::markCaptureEnd(c10::DeviceIndex device) {
 }
 
 void TorchAllocator::releasePool(c10::DeviceIndex device, MempoolId_t pool) {
+  if (forked_) return;
   if (is_earlier(device, pool)) return previous_->releasePool(device, pool);
   check(core_of(device).release_pool(pool), pool, "release");
 }
 
 int TorchAllocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t pool) {
+  if (forked_) return 1;  // whoever asks: a pool asserts that in the end
   return is_earlier(device, pool) ? earlier_.users(device, pool) : core_of(device).pool_users(pool);
 }
 
@@ -108,6 +112,7 @@ void TorchAllocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t poo
 }
 
 void TorchAllocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t pool, bool use_on_oom) {
+  if (forked_) return;
   if (is_earlier(device, pool)) return previous_->setUseOnOOM(device, pool, use_on_oom);
   check(core_of(device).set_pool_use_on_oom(pool, use_on_oom), pool, "use_on_oom");
 }

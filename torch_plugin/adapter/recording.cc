@@ -7,6 +7,7 @@
 namespace gapless::torch_plugin {
 
 void TorchAllocator::with_history(std::function<void(History&)> action) {
+  refuse_in_child();
   {
     const std::scoped_lock lock(mutex_);
     if (core_ == nullptr) {
@@ -37,6 +38,7 @@ void TorchAllocator::attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTrack
 }
 
 void TorchAllocator::attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) {
+  refuse_in_child();
   const std::scoped_lock lock(mutex_);
   out_of_memory_observers_.push_back(std::move(observer));
 }

@@ -59,6 +59,7 @@ std::shared_ptr<void> Sharing::open(DeviceIndex device, const std::string& handl
 // --- TorchAllocator ------------------------------------------------------------------------------
 
 torch_cuda::ShareableHandle TorchAllocator::shareIpcHandle(void* pointer) {
+  refuse_in_child();
   DeviceIndex device = 0;
   BlockFacts facts;
   DeviceCore* const owner = find(pointer, device, facts);
@@ -67,11 +68,13 @@ torch_cuda::ShareableHandle TorchAllocator::shareIpcHandle(void* pointer) {
 }
 
 std::shared_ptr<void> TorchAllocator::getIpcDevPtr(std::string handle) {
+  refuse_in_child();
   if (!Sharing::is_ours(handle)) return previous_->getIpcDevPtr(std::move(handle));
   return sharing_->open(c10::cuda::current_device(), handle);
 }
 
 void TorchAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) {
+  refuse_in_child();
   const c10::cuda::CUDAGuard guard(device);
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
   if (error == cudaErrorPeerAccessAlreadyEnabled) {

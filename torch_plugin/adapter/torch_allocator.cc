@@ -83,6 +83,7 @@ void TorchAllocator::init(int device_count) {
   }
   handle_ = handle;
   core_ = &core;
+  after_fork_ = std::make_unique<AfterFork>([this] { leave(); });
   for (DeviceIndex device = 0; device < core.devices(); ++device) prepare(device);
 }
 
@@ -104,7 +105,20 @@ void TorchAllocator::prepare(DeviceIndex device) {
 
 bool TorchAllocator::initialized() { return core_ != nullptr; }
 
-void TorchAllocator::no_device(DeviceIndex device) {
+void TorchAllocator::leave() {
+  // Looked at by every request and every free as it is: neither gets slower by it.
+  core_ = nullptr;
+  devices_.clear();
+  forked_ = true;
+  earlier_.leave();
+}
+
+void TorchAllocator::refuse_in_child() const {
+  TORCH_CHECK(!forked_, "gapless: ", ForkedChild().what());
+}
+
+void TorchAllocator::no_device(DeviceIndex device) const {
+  refuse_in_child();
   TORCH_CHECK(false, "Allocator not initialized for device ", device, ": did you call init?");
 }
 
@@ -237,7 +251,7 @@ void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
 
 void TorchAllocator::raw_delete(void* pointer) {
   if (pointer == nullptr) return;
-  if (core_ == nullptr) return free_elsewhere(pointer);
+  if (core_ == nullptr) return forked_ ? void() : free_elsewhere(pointer);
   if (history_->watching()) [[unlikely]] {
     if (!free_watched(pointer)) free_elsewhere(pointer);
     return;
@@ -290,6 +304,7 @@ bool TorchAllocator::free_watched(void* pointer) {
 // --- without caching -----------------------------------------------------------------------------
 
 void* TorchAllocator::alloc_uncached(std::uint64_t bytes) {
+  refuse_in_child();
   if (bytes == 0) return nullptr;
   void* pointer = nullptr;
   C10_CUDA_CHECK(cudaMalloc(&pointer, bytes));
@@ -316,6 +331,7 @@ void TorchAllocator::free_elsewhere(void* pointer) {
 void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) {
   // Empty tensors have no memory, and what came through another allocator has its own rules.
   if (data.get() == nullptr) return;
+  refuse_in_child();
   if (data.get_deleter() != &delete_block) {
     if (data.get_deleter() == previous_->raw_deleter()) previous_->recordStream(data, stream);
     return;
@@ -325,6 +341,7 @@ void TorchAllocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStrea
 }
 
 void TorchAllocator::emptyCache(MempoolId_t pool) {
+  if (forked_) return;
   if (previous_->initialized()) previous_->emptyCache(pool);
   if (core_ == nullptr) return;
   const bool all = pool == MempoolId_t{0, 0};

@@ -3,6 +3,9 @@
 //   torch.empty -> allocate -> device, stream, rounding -> DeviceAllocator::alloc (the core)
 //                              history, trackers, profiler, GPU trace: only where somebody watches
 //
+// In a child that is forked once CUDA is in use nothing is owned: what is freed there is left
+// alone, for it is the parent's, and whoever asks for memory is told.
+//
 // Memory that the allocator before gapless handed out goes back to that one: each tensor carries
 // its own deleter, and addresses that gapless does not know are passed on. So do its pools.
 //
@@ -20,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/base/fork.h"
 #include "allocator/device/allocator.h"
 #include "allocator/gapless.h"
 #include "torch_plugin/adapter/earlier.h"
@@ -68,7 +72,9 @@ class TorchAllocator final : public CUDAAllocator {
   // --- history and snapshots (recording.cc) -----------------------------------------------------
 
   torch_cuda::SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool include_traces = true) override;
-  bool isHistoryEnabled() override { return history_ != nullptr && history_->enabled(); }
+  bool isHistoryEnabled() override {
+    return history_ != nullptr && history_->enabled() && !forked_;
+  }
   void recordHistory(bool enabled, torch_cuda::CreateContextFn gather, size_t most_entries,
                      torch_cuda::RecordContext when, bool clear,
                      const std::vector<std::string>& skip_actions) override;
@@ -131,7 +137,11 @@ class TorchAllocator final : public CUDAAllocator {
   DeviceCore* find(const void* pointer, DeviceIndex& device, BlockFacts& facts);
 
  private:
-  [[noreturn]] static void no_device(DeviceIndex device);
+  [[noreturn]] void no_device(DeviceIndex device) const;
+  /// Throws c10::Error in a forked child, where locks may be taken for ever.
+  void refuse_in_child() const;
+  /// In a child that was forked when CUDA was in use: nothing is owned from now on.
+  void leave();
   [[gnu::always_inline]] void* alloc(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream);
   /// `at`: at that address or not at all, else anywhere.
   void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage,
@@ -161,6 +171,7 @@ class TorchAllocator final : public CUDAAllocator {
   void record(DeviceIndex device, TraceEntry::Action action, const void* pointer,
               std::uint64_t bytes, StreamHandle stream, MempoolId_t pool, Context context);
 
+  bool forked_ = false;  // this process is a child of the one that used CUDA
   Options options_;
   CUDAAllocator* previous_;
   Earlier earlier_;
@@ -176,6 +187,7 @@ class TorchAllocator final : public CUDAAllocator {
   std::vector<torch_cuda::OutOfMemoryObserver> out_of_memory_observers_;
   std::unordered_set<void*> uncached_;
   std::set<std::pair<int, int>> peers_;  // which device may touch which other's memory
+  std::unique_ptr<AfterFork> after_fork_;
 };
 
 /// The one that is installed; nullptr before. Never destroyed: tensors outlive everything.

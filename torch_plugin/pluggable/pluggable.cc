@@ -1,5 +1,6 @@
 #include "torch_plugin/pluggable/pluggable.h"
 
+#include <cstdio>
 #include <stdexcept>
 
 #include "allocator/c_api.h"
@@ -56,9 +57,13 @@ void* gapless_torch_alloc(size_t bytes, int device, void* stream) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void gapless_torch_free(void* memory, size_t /*bytes*/, int device, void* /*stream*/) {
-  if (device_of(device).free(address_of(memory)) != Status::ok) {
-    throw std::runtime_error("gapless: freed an address that was not allocated");
+// PyTorch calls this from destructors, where an exception would end the process.
+void gapless_torch_free(void* memory, size_t /*bytes*/, int /*device*/, void* /*stream*/) {
+  try {
+    if (gapless_free(&process_allocator(), memory) == GAPLESS_OK) return;
+    std::fprintf(stderr, "gapless: gapless_torch_free(%p): %s\n", memory, gapless_last_error());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gapless: gapless_torch_free(%p): %s\n", memory, error.what());
   }
 }
 

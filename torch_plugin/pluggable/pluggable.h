@@ -5,7 +5,8 @@
  * The others go to the setters of what its .allocator() gives (gapless.pluggable_allocator() does
  * all of it). One allocator for the process is made when memory is first asked for, with the
  * options of GAPLESS_CONF. Nothing here needs torch to be built. Where they fail they throw, which
- * is how such functions tell PyTorch: out of memory is c10::OutOfMemoryError. */
+ * is how such functions tell PyTorch: out of memory is c10::OutOfMemoryError. Only
+ * gapless_torch_free does not, since destructors call it. */
 #ifndef GAPLESS_TORCH_PLUGGABLE_H
 #define GAPLESS_TORCH_PLUGGABLE_H
 
@@ -19,6 +20,7 @@ extern "C" {
 
 /* `stream`: a cudaStream_t. 0 bytes give NULL. */
 void* gapless_torch_alloc(size_t bytes, int device, void* stream);
+/* What gapless_torch_alloc did not give is named on standard error, and left alone. */
 void gapless_torch_free(void* memory, size_t bytes, int device, void* stream);
 /* set_record_stream_fn: without it a tensor used on two streams is not safe. */
 void gapless_torch_record_stream(void* memory, void* stream);
