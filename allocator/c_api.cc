@@ -109,12 +109,25 @@ gapless_status gapless_create(const char* options, gapless_allocator** allocator
 gapless_status gapless_destroy(gapless_allocator* allocator) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return GAPLESS_OK;
-    std::int64_t live = 0;
+    const auto count = [](std::size_t n, const char* what) {
+      return std::to_string(n) + (n == 1 ? " block is" : " blocks are") + what;
+    };
+    std::size_t live = 0;
+    std::size_t pinned = 0;
     for (std::int32_t i = 0; i < allocator->devices->devices(); ++i) {
-      live += allocator->devices->device(i)->statistics().allocation.all.current;
+      const DeviceAllocator& device = *allocator->devices->device(i);
+      live += static_cast<std::size_t>(device.statistics().allocation.all.current);
+      pinned += device.pinned_blocks();
     }
-    if (live != 0) {
-      return fail(GAPLESS_INVALID_ARGUMENT, std::to_string(live) + " blocks are still live");
+    if (live != 0) return fail(GAPLESS_INVALID_ARGUMENT, count(live, " still live"));
+    if (pinned != 0) {
+      return fail(GAPLESS_INVALID_ARGUMENT, count(pinned, " freed, but still pinned or shared"));
+    }
+    {
+      const std::scoped_lock lock(allocator->imports_lock);
+      if (const std::size_t open = allocator->imports.size(); open != 0) {
+        return fail(GAPLESS_INVALID_ARGUMENT, count(open, " another process's, and still open"));
+      }
     }
     delete allocator;
     return GAPLESS_OK;

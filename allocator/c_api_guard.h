@@ -49,11 +49,13 @@ gapless_status guarded(F&& body) noexcept {
   } catch (const ForkedChild& error) {
     return fail(GAPLESS_DRIVER_ERROR, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(GAPLESS_INTERNAL_ERROR, {});
+    last_error().assign("no host memory");  // short enough to need none itself
+    return GAPLESS_INTERNAL_ERROR;
   } catch (const std::exception& error) {
     try {
       return fail(GAPLESS_INTERNAL_ERROR, error.what());
     } catch (...) {
+      last_error().assign("no host memory");
       return GAPLESS_INTERNAL_ERROR;
     }
   } catch (...) {

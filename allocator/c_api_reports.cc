@@ -1,4 +1,7 @@
 // The C API: statistics, and reports as JSON.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include "allocator/base/files.h"
@@ -35,24 +38,35 @@ gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics) {
   return on_device(allocator, device, [&](DeviceAllocator& found) -> gapless_status {
     if (statistics == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the result is null");
+    // What the first version had; what is there by chance is mostly larger than any will have.
+    constexpr size_t kLeast = offsetof(gapless_statistics, max_split_size) + sizeof(int64_t);
+    constexpr size_t kMost = 1 << 16;
+    const size_t room = statistics->size;
+    if (room < kLeast || room > kMost) {
+      return fail(GAPLESS_INVALID_ARGUMENT,
+                  "statistics.size is not set: begin with GAPLESS_STATISTICS_INIT");
+    }
     const gapless::DeviceStatistics from = found.statistics();
-    *statistics = {c_stat(from.allocation),
-                   c_stat(from.segment),
-                   c_stat(from.active),
-                   c_stat(from.inactive_split),
-                   c_stat(from.allocated_bytes),
-                   c_stat(from.reserved_bytes),
-                   c_stat(from.active_bytes),
-                   c_stat(from.inactive_split_bytes),
-                   c_stat(from.requested_bytes),
-                   c_stat(from.oversize_allocations),
-                   c_stat(from.oversize_segments),
-                   from.num_alloc_retries,
-                   from.num_ooms,
-                   from.num_sync_all_streams,
-                   from.num_device_alloc,
-                   from.num_device_free,
-                   from.max_split_size};
+    gapless_statistics known = {0,
+                                c_stat(from.allocation),
+                                c_stat(from.segment),
+                                c_stat(from.active),
+                                c_stat(from.inactive_split),
+                                c_stat(from.allocated_bytes),
+                                c_stat(from.reserved_bytes),
+                                c_stat(from.active_bytes),
+                                c_stat(from.inactive_split_bytes),
+                                c_stat(from.requested_bytes),
+                                c_stat(from.oversize_allocations),
+                                c_stat(from.oversize_segments),
+                                from.num_alloc_retries,
+                                from.num_ooms,
+                                from.num_sync_all_streams,
+                                from.num_device_alloc,
+                                from.num_device_free,
+                                from.max_split_size};
+    known.size = std::min(room, sizeof known);
+    std::memcpy(statistics, &known, known.size);
     return GAPLESS_OK;
   });
 }

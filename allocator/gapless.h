@@ -54,8 +54,14 @@ typedef struct gapless_pool_stat {
   gapless_stat large_pool;
 } gapless_pool_stat;
 
-/* PyTorch's DeviceStats, field by field. Bytes where the name says so, else counts. */
+/* PyTorch's DeviceStats, field by field. Bytes where the name says so, else counts. Later versions
+ * add fields at the end: `size` says which there are, so that a program and a library of different
+ * versions understand each other.
+ *
+ *   gapless_statistics statistics = GAPLESS_STATISTICS_INIT;
+ *   gapless_stats(allocator, 0, &statistics); */
 typedef struct gapless_statistics {
+  size_t size; /* in: sizeof(gapless_statistics); out: how many bytes of it the library has set */
   gapless_pool_stat allocation;
   gapless_pool_stat segment;
   gapless_pool_stat active;
@@ -74,6 +80,8 @@ typedef struct gapless_statistics {
   int64_t num_device_free;
   int64_t max_split_size;
 } gapless_statistics;
+#define GAPLESS_STATISTICS_INIT \
+  { sizeof(gapless_statistics) }
 
 /* "0.1.0" */
 const char* gapless_version(void);
@@ -86,7 +94,7 @@ const char* gapless_status_text(gapless_status status);
 gapless_status gapless_create(const char* options, gapless_allocator** allocator);
 
 /* Gives everything back to the driver. GAPLESS_INVALID_ARGUMENT, and nothing done, while blocks are
- * live. NULL is ignored. */
+ * live, pinned or shared, or another process's are open. NULL is ignored. */
 gapless_status gapless_destroy(gapless_allocator* allocator);
 
 int32_t gapless_devices(const gapless_allocator* allocator);
@@ -153,6 +161,7 @@ gapless_status gapless_sleep(gapless_allocator* allocator, int32_t device, uint6
 gapless_status gapless_wake(gapless_allocator* allocator, int32_t device, uint64_t pool_first,
                             uint64_t pool_second);
 
+/* GAPLESS_INVALID_ARGUMENT where statistics->size was not set. */
 gapless_status gapless_stats(const gapless_allocator* allocator, int32_t device,
                              gapless_statistics* statistics);
 gapless_status gapless_reset_peak_stats(gapless_allocator* allocator, int32_t device);

@@ -1,11 +1,14 @@
-// gapless::CachingDeviceAllocator: in the place of cub::CachingDeviceAllocator, with its methods.
+// gapless::CachingDeviceAllocator: in the place of cub::CachingDeviceAllocator, with its
+// constructors, its methods and its figures.
 //
-//   gapless::CachingDeviceAllocator allocator;
+//   gapless::CachingDeviceAllocator allocator(true);      skip_cleanup, as with cub's
 //   allocator.DeviceAllocate(&memory, bytes, stream);
 //   allocator.DeviceFree(memory);
+//   allocator.cached_bytes[0].free
 //
 // cub's rounds requests up to powers of a growth factor and keeps what is freed for requests of the
-// same bin; this one keeps it for all. Its bins are therefore accepted and have no meaning.
+// same bin; this one keeps it for all. Its bins are therefore accepted and have no meaning; and
+// where no limit is given it keeps everything, where cub's keeps 6 MB.
 // Header-only over gapless.h; for any thread.
 #pragma once
 
@@ -20,15 +23,37 @@ namespace gapless {
 
 class CachingDeviceAllocator {
  public:
+  static constexpr unsigned int INVALID_BIN = static_cast<unsigned int>(-1);
   static constexpr std::size_t INVALID_SIZE = static_cast<std::size_t>(-1);
   static constexpr int INVALID_DEVICE_ORDINAL = -1;
 
+  /// Of a device: what lies free here, and what is handed out.
+  struct TotalBytes {
+    std::size_t free = 0;
+    std::size_t live = 0;
+  };
+
+  /// cub's has a std::map here. This one looks at the device's memory each time it is asked.
+  class CachedBytes {
+   public:
+    TotalBytes operator[](int device) const { return owner_.total_bytes(device); }
+    TotalBytes at(int device) const { return owner_.total_bytes(device); }
+
+   private:
+    friend class CachingDeviceAllocator;
+    explicit CachedBytes(const CachingDeviceAllocator& owner) : owner_(owner) {}
+    const CachingDeviceAllocator& owner_;
+  };
+  CachedBytes cached_bytes{*this};
+
   /// `skip_cleanup`: memory that was not freed stays with the driver when this ends.
-  explicit CachingDeviceAllocator(unsigned /*bin_growth*/ = 8, unsigned /*min_bin*/ = 3,
-                                  unsigned /*max_bin*/ = 7,
-                                  std::size_t max_cached_bytes = INVALID_SIZE,
-                                  bool skip_cleanup = false)
+  CachingDeviceAllocator(unsigned int /*bin_growth*/, unsigned int /*min_bin*/ = 1,
+                         unsigned int /*max_bin*/ = INVALID_BIN,
+                         std::size_t max_cached_bytes = INVALID_SIZE, bool skip_cleanup = false)
       : skip_cleanup_(skip_cleanup), max_cached_bytes_(max_cached_bytes) {}
+  /// `debug`: cub's prints each request; accepted, and without effect.
+  CachingDeviceAllocator(bool skip_cleanup = false, bool /*debug*/ = false)
+      : skip_cleanup_(skip_cleanup) {}
   CachingDeviceAllocator(const CachingDeviceAllocator&) = delete;
   CachingDeviceAllocator& operator=(const CachingDeviceAllocator&) = delete;
   virtual ~CachingDeviceAllocator() {
@@ -93,18 +118,26 @@ class CachingDeviceAllocator {
   }
   cudaError_t keep_within(int device) {
     if (max_cached_bytes_ == INVALID_SIZE) return cudaSuccess;
-    gapless_statistics statistics;
-    const cudaError_t error = error_of(gapless_stats(allocator_, device, &statistics));
-    if (error != cudaSuccess) return error;
+    const TotalBytes total = total_bytes(device);
+    if (total.free <= max_cached_bytes_) return cudaSuccess;
+    return error_of(gapless_trim(allocator_, device, total.live + max_cached_bytes_));
+  }
+  // Nothing where the device was not used yet, or there is none.
+  TotalBytes total_bytes(int device) const {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (allocator_ == nullptr) return {};
+    }
+    gapless_statistics statistics = GAPLESS_STATISTICS_INIT;
+    if (gapless_stats(allocator_, device, &statistics) != GAPLESS_OK) return {};
     const auto live = static_cast<std::size_t>(statistics.allocated_bytes.all.current);
     const auto reserved = static_cast<std::size_t>(statistics.reserved_bytes.all.current);
-    if (reserved <= live || reserved - live <= max_cached_bytes_) return cudaSuccess;
-    return error_of(gapless_trim(allocator_, device, live + max_cached_bytes_));
+    return {reserved - (live < reserved ? live : reserved), live};
   }
 
   bool skip_cleanup_;
-  std::size_t max_cached_bytes_;
-  std::mutex mutex_;
+  std::size_t max_cached_bytes_ = INVALID_SIZE;
+  mutable std::mutex mutex_;
   gapless_allocator* allocator_ = nullptr;
 };
 

@@ -9,12 +9,24 @@
 //
 // Header-only over gapless.h. It has the names of CCCL 3.0 (allocate_async) and those of later ones
 // (allocate with a stream, allocate_sync). Alignments up to 512 B.
+//
+// CCCL 3.0 (CUDA 13.0) has <cuda/memory_resource> only where a macro says so. This header defines
+// it: include it before that one, or define the macro for the whole program.
 #pragma once
 
 #include <cstddef>
 #include <new>
 #include <stdexcept>
 
+#include <cuda/std/version>
+
+#if CCCL_VERSION < 3001000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+#ifdef _CUDA_MEMORY_RESOURCE
+#error \
+    "include gapless's memory_resource.h before <cuda/memory_resource>, or define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE: without it CCCL 3.0 leaves that header empty"
+#endif
+#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#endif
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 #include <cuda_runtime_api.h>

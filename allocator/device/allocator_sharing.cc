@@ -26,6 +26,11 @@ Status DeviceAllocator::unpin(DeviceAddress address) {
   return Status::ok;
 }
 
+std::size_t DeviceAllocator::pinned_blocks() const {
+  const std::scoped_lock lock(lock_);
+  return pinned_.size();
+}
+
 Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
   const std::scoped_lock lock(lock_);
   const Found found = find(address);

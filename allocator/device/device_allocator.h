@@ -210,6 +210,8 @@ class DeviceAllocator {
   /// as it was shared. The descriptors stay this allocator's. invalid_argument for an address that
   /// alloc did not give, and where memory cannot be shared (option share); driver_error.
   Status share(DeviceAddress address, SharedBlock& shared);
+  /// How many blocks are pinned, those that are shared included.
+  [[nodiscard]] std::size_t pinned_blocks() const;
   Status unshare(DeviceAddress address);
 
   /// Bytes behind the address alloc gave; nothing for any other.

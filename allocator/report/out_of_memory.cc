@@ -130,7 +130,10 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
   report.by_pool = pools.by_bytes();
   report.free_in_pools = free_in_pools.by_bytes();
   const std::uint64_t usable = report.free_page_bytes;
-  const std::uint64_t wanted = align_up(request.bytes, heap.page_bytes);
+  const std::uint64_t wanted =
+      request.bytes > UINT64_MAX - heap.page_bytes
+          ? align_down(UINT64_MAX, heap.page_bytes)  // a negative number was asked for
+          : align_up(request.bytes, heap.page_bytes);
   const std::uint64_t room = std::min(device_free_bytes, room_in_limit(report));
   const std::uint64_t had = usable + align_down(room, heap.page_bytes);
   report.missing_bytes = wanted > had ? wanted - had : 0;

@@ -1,9 +1,14 @@
 // The header-only wrappers for CUDA C++ libraries, over libgapless.so and the simulated GPU's
 // libcudart and libcuda. Compiled where the CUDA toolkit's headers are.
+#include <memory>
+#include <type_traits>
+
 #include <gtest/gtest.h>
 
 #include "allocator/cxx/caching_device_allocator.h"
 #include "allocator/cxx/memory_resource.h"
+// After ours, which it is compared with.
+#include <cub/util_allocator.cuh>
 
 namespace {
 
@@ -13,7 +18,7 @@ static_assert(cuda::mr::async_resource_with<gapless::memory_resource, cuda::mr::
 static_assert(!cuda::mr::resource_with<gapless::memory_resource, cuda::mr::host_accessible>);
 
 std::int64_t allocated(gapless_allocator* allocator) {
-  gapless_statistics statistics;
+  gapless_statistics statistics = GAPLESS_STATISTICS_INIT;
   EXPECT_EQ(gapless_stats(allocator, 0, &statistics), GAPLESS_OK);
   return statistics.allocated_bytes.all.current;
 }
@@ -59,6 +64,60 @@ TEST_F(MemoryResource, ThrowsWhatResourcesThrow) {
   EXPECT_THROW(resource.deallocate(this, kMiB), std::runtime_error);
   EXPECT_EQ(resource, gapless::memory_resource(allocator_, 0));
   EXPECT_NE(resource, gapless::memory_resource(nullptr));
+}
+
+// As programs make cub's; a conversion of one argument to another's meaning would not be seen.
+TEST(CachingDeviceAllocator, HasCubsConstructors) {
+  using Ours = gapless::CachingDeviceAllocator;
+  static_assert(std::is_default_constructible_v<Ours>);
+  static_assert(std::is_constructible_v<Ours, bool>);
+  static_assert(std::is_constructible_v<Ours, bool, bool>);
+  static_assert(std::is_constructible_v<Ours, unsigned>);
+  static_assert(std::is_constructible_v<Ours, int, int, int>);
+  static_assert(std::is_constructible_v<Ours, unsigned, unsigned, unsigned, std::size_t, bool>);
+  static_assert(!std::is_copy_constructible_v<Ours>);
+  static_assert(Ours::INVALID_BIN == cub::CachingDeviceAllocator::INVALID_BIN);
+  static_assert(Ours::INVALID_SIZE == cub::CachingDeviceAllocator::INVALID_SIZE);
+  static_assert(Ours::INVALID_DEVICE_ORDINAL ==
+                cub::CachingDeviceAllocator::INVALID_DEVICE_ORDINAL);
+  const auto left_behind = [](auto&& allocator) {
+    std::size_t before = 0;
+    std::size_t total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+    void* memory = nullptr;
+    {
+      auto made = allocator();
+      EXPECT_EQ(made->DeviceAllocate(&memory, kMiB), cudaSuccess);
+      EXPECT_EQ(made->DeviceFree(memory), cudaSuccess);
+    }
+    std::size_t after = 0;
+    EXPECT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
+    return before - after;
+  };
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(); }), 0);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(false); }), 0);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(true); }), 2 * kMiB);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(true, false); }), 2 * kMiB);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(8U); }), 0);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(8, 3, 7); }), 0);
+  EXPECT_EQ(left_behind([] { return std::make_unique<Ours>(8, 3, 7, 4 * kMiB, true); }), 2 * kMiB);
+}
+
+TEST(CachingDeviceAllocator, TellsWhatItKeeps) {
+  gapless::CachingDeviceAllocator allocator;
+  EXPECT_EQ(allocator.cached_bytes[0].live, 0);
+  void* a = nullptr;
+  void* b = nullptr;
+  ASSERT_EQ(allocator.DeviceAllocate(&a, 10 * kMiB), cudaSuccess);
+  ASSERT_EQ(allocator.DeviceAllocate(&b, 4 * kMiB), cudaSuccess);
+  ASSERT_EQ(allocator.DeviceFree(b), cudaSuccess);
+  EXPECT_EQ(allocator.cached_bytes[0].live, 10 * kMiB);
+  EXPECT_EQ(allocator.cached_bytes[0].free, 4 * kMiB);
+  EXPECT_EQ(allocator.cached_bytes.at(0).free, 4 * kMiB);
+  EXPECT_EQ(allocator.cached_bytes[7].free, 0);  // no such device
+  ASSERT_EQ(allocator.DeviceFree(a), cudaSuccess);
+  ASSERT_EQ(allocator.FreeAllCached(), cudaSuccess);
+  EXPECT_EQ(allocator.cached_bytes[0].free, 0);
 }
 
 TEST(CachingDeviceAllocator, DoesWhatCubsDoes) {

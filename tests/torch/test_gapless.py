@@ -29,6 +29,20 @@ def test_message_is_pytorchs_line_for_line(simulate):
     assert "live: 6.00 GiB in 1 blocks" in gapless["more"]
 
 
+def test_negative_sizes(simulate):
+    program = """
+        import torch
+        torch.cuda.init()
+        for ask in (lambda: torch.cuda.caching_allocator_alloc(-5), lambda: torch.cuda.caching_allocator_alloc(1 << 62)):
+            try:
+                ask()
+            except BaseException as error:
+                print("refused:", type(error).__name__, str(error).splitlines()[0])
+        """
+    result = simulate(program, gapless=True)
+    assert result.out == "refused: OutOfMemoryError CUDA out of memory. Tried to allocate more than 1EB memory.\n" * 2
+
+
 @pytest.mark.parametrize("gapless", [False, True], ids=["native", "gapless"])
 def test_profiler_hears_of_memory(simulate, gapless):
     result = simulate("""

@@ -404,6 +404,23 @@ def test_pluggable(simulate):
     assert result.values() == {"allocator": "pluggable", "joined": str(400 << 20), "out of memory": "True"}
 
 
+def test_pluggable_is_given_what_it_did_not_hand_out(simulate):
+    # As a tensor's destructor does, where an exception would end the process.
+    result = simulate(f"""
+        import ctypes, gapless, torch
+        torch.cuda.memory.change_current_allocator(gapless.pluggable_allocator())
+        tensor = torch.ones(10, device="cuda")
+        library = ctypes.CDLL({str(PRELOAD.parent / "libgapless.so")!r})
+        library.gapless_torch_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        library.gapless_torch_free.restype = None
+        library.gapless_torch_free(0x1234000, 512, 0, None)
+        library.gapless_torch_free(tensor.data_ptr(), 40, -1, None)     # on a device that there is not
+        print("goes on:", True)
+        """, PYTHONPATH=str(PACKAGE))
+    assert result.values() == {"goes on": "True"}
+    assert "gapless: gapless_torch_free(0x1234000): this address was not given out, or is free already" in result.err
+
+
 def test_pluggable_in_a_pool(simulate):
     result = simulate("""
         import gapless, torch

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
+#include "allocator/driver/forwarding_driver.h"
 #include "allocator/gapless.h"
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/load.h"
@@ -16,6 +17,7 @@ namespace gapless {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CApi : public ::testing::Test {
  protected:
@@ -32,7 +34,7 @@ TEST_F(CApi, AllocatesFreesAndCounts) {
   void* memory = nullptr;
   ASSERT_EQ(gapless_alloc(allocator, 1, 3 << 20, nullptr, &memory), GAPLESS_OK);
   ASSERT_NE(memory, nullptr);
-  gapless_statistics statistics;
+  gapless_statistics statistics = GAPLESS_STATISTICS_INIT;
   ASSERT_EQ(gapless_stats(allocator, 1, &statistics), GAPLESS_OK);
   EXPECT_EQ(statistics.allocated_bytes.all.current, 3 << 20);
   EXPECT_EQ(statistics.reserved_bytes.all.current, 4 << 20);
@@ -98,8 +100,92 @@ TEST_F(CApi, WillNotDestroyUnderLiveBlocks) {
   void* memory = nullptr;
   ASSERT_EQ(gapless_alloc(allocator, 0, 1, nullptr, &memory), GAPLESS_OK);
   EXPECT_EQ(gapless_destroy(allocator), GAPLESS_INVALID_ARGUMENT);
-  EXPECT_THAT(gapless_last_error(), HasSubstr("1 blocks"));
+  EXPECT_STREQ(gapless_last_error(), "1 block is still live");
   EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, WillNotDestroyWhatOthersStillUse) {
+  // A network card has registered the memory; another process has opened it, and this one
+  // another's.
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 3 << 20, nullptr, &memory), GAPLESS_OK);
+  ASSERT_EQ(gapless_pin(allocator, memory), GAPLESS_OK);
+  std::size_t size = 1000;
+  std::string message(size, ' ');
+  ASSERT_EQ(gapless_share(allocator, memory, message.data(), &size), GAPLESS_OK);
+  void* opened = nullptr;
+  ASSERT_EQ(gapless_open(allocator, 0, message.data(), size, &opened), GAPLESS_OK);
+  ASSERT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_STREQ(gapless_last_error(), "1 block is freed, but still pinned or shared");
+  EXPECT_EQ(gapless_unpin(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_EQ(gapless_unshare(allocator, memory), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_INVALID_ARGUMENT);
+  EXPECT_STREQ(gapless_last_error(), "1 block is another process's, and still open");
+  EXPECT_EQ(gapless_close(allocator, opened), GAPLESS_OK);
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, StatisticsMayGrow) {
+  // A program that was compiled before fields were added, or after; or that did not say.
+  struct Newer {
+    gapless_statistics known;
+    std::int64_t added[4];
+  };
+  Newer newer{};
+  newer.known.size = sizeof newer;
+  newer.added[0] = 42;
+  EXPECT_EQ(gapless_stats(allocator, 0, &newer.known), GAPLESS_OK);
+  EXPECT_EQ(newer.known.size, sizeof(gapless_statistics));
+  EXPECT_EQ(newer.known.max_split_size, -1);
+  EXPECT_EQ(newer.added[0], 42);
+  gapless_statistics statistics{};
+  for (const std::size_t size : {std::size_t{0}, std::size_t{8}, sizeof statistics - 1, SIZE_MAX}) {
+    statistics.size = size;
+    EXPECT_EQ(gapless_stats(allocator, 0, &statistics), GAPLESS_INVALID_ARGUMENT) << size;
+    EXPECT_THAT(gapless_last_error(), HasSubstr("GAPLESS_STATISTICS_INIT"));
+    EXPECT_EQ(statistics.max_split_size, 0);
+  }
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST_F(CApi, NegativeSizesAreExplained) {
+  void* memory = nullptr;
+  EXPECT_EQ(gapless_alloc(allocator, 0, static_cast<std::size_t>(-5), nullptr, &memory),
+            GAPLESS_OUT_OF_MEMORY);
+  std::string json(100000, ' ');
+  std::size_t size = json.size();
+  ASSERT_EQ(gapless_explain(allocator, 0, json.data(), &size), GAPLESS_OK);
+  json.resize(size);
+  EXPECT_THAT(json, HasSubstr("\"asked_bytes\": 18446744073709551611"));
+  EXPECT_THAT(json, Not(HasSubstr("\"missing_bytes\": 0")));
+  EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
+}
+
+TEST(CApiCreate, SaysThatTheHostHasNoMemory) {
+  struct Device {
+    simgpu::SimDriver gpu{simgpu::SimOptions{.devices = {{.total_bytes = 64 * MiB}}}};
+  };
+  class NoHostMemory final : private Device, public ForwardingDriver {
+   public:
+    NoHostMemory() : ForwardingDriver(gpu) {}
+
+   private:
+    DriverStatus around(DriverCall kind, const Call& call) override {
+      if (kind == DriverCall::mem_info) throw std::bad_alloc();
+      return call();
+    }
+  };
+  gapless_allocator* allocator = nullptr;
+  auto driver = std::make_unique<NoHostMemory>();
+  ASSERT_EQ(create_over(std::move(driver), read_options("limit:1MiB"), &allocator), GAPLESS_OK);
+  void* memory = nullptr;
+  ASSERT_EQ(gapless_alloc(allocator, 0, 4 << 20, nullptr, &memory), GAPLESS_OUT_OF_MEMORY);
+  std::size_t size = 0;
+  EXPECT_EQ(gapless_explain(allocator, 0, nullptr, &size), GAPLESS_INTERNAL_ERROR);
+  EXPECT_STREQ(gapless_last_error(), "no host memory");
   EXPECT_EQ(gapless_destroy(allocator), GAPLESS_OK);
 }
 
