@@ -78,7 +78,11 @@ void advise(OutOfMemoryReport& report, std::uint64_t device_free_bytes) {
         " or more to go on, slowly, in host memory");
   }
   if (report.missing_bytes != 0) {
-    say("keep " + format_bytes(report.missing_bytes) +
+    const std::string more =
+        report.largest.bytes == 0
+            ? ""
+            : " (" + format_bytes(report.largest_missing_bytes) + " for the largest such request)";
+    say("keep " + format_bytes(report.missing_bytes) + more +
         " less alive: a smaller batch, shorter sequences, checkpointing");
   }
 }
@@ -86,7 +90,7 @@ void advise(OutOfMemoryReport& report, std::uint64_t device_free_bytes) {
 }  // namespace
 
 OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
-                          std::uint64_t device_free_bytes) {
+                          std::uint64_t device_free_bytes, LargestSuch largest) {
   OutOfMemoryReport report;
   report.request = request;
   report.device_name = heap.device_name;
@@ -130,13 +134,19 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
   report.by_pool = pools.by_bytes();
   report.free_in_pools = free_in_pools.by_bytes();
   const std::uint64_t usable = report.free_page_bytes;
-  const std::uint64_t wanted =
-      request.bytes > UINT64_MAX - heap.page_bytes
-          ? align_down(UINT64_MAX, heap.page_bytes)  // a negative number was asked for
-          : align_up(request.bytes, heap.page_bytes);
+  const auto pages_of = [&](std::uint64_t bytes) {
+    return bytes > UINT64_MAX - heap.page_bytes
+               ? align_down(UINT64_MAX, heap.page_bytes)  // a negative number was asked for
+               : align_up(bytes, heap.page_bytes);
+  };
+  const std::uint64_t wanted = pages_of(request.bytes);
   const std::uint64_t room = std::min(device_free_bytes, room_in_limit(report));
   const std::uint64_t had = usable + align_down(room, heap.page_bytes);
   report.missing_bytes = wanted > had ? wanted - had : 0;
+  if (report.missing_bytes != 0 && largest.bytes > request.bytes) {
+    report.largest_missing_bytes = pages_of(largest.bytes) - had;
+    report.largest = std::move(largest);
+  }
   report.spilled_bytes = heap.spill.bytes;
   report.could_spill = heap.spill.possible;
   advise(report, device_free_bytes);
@@ -175,6 +185,13 @@ std::string to_text(const OutOfMemoryReport& report) {
   text += "\nfree: " + format_bytes(report.free_page_bytes) + " in whole pages, " +
           format_bytes(report.free_part_bytes) + " in " + std::to_string(report.free_parts) +
           " parts of pages, " + format_bytes(sum(report.free_in_pools)) + " in private pools";
+  if (report.missing_bytes != 0) {
+    text += "\nshort of: " + format_bytes(report.missing_bytes) + " for this request";
+  }
+  if (report.largest.bytes != 0) {
+    text += ", " + format_bytes(report.largest_missing_bytes) + " for the largest so far at " +
+            report.largest.place + ", of " + format_bytes(report.largest.bytes);
+  }
   if (report.spilled_bytes != 0) {
     text += "\n" + format_bytes(report.spilled_bytes) + " lie in host memory";
   }
@@ -213,6 +230,11 @@ std::string to_json(const OutOfMemoryReport& report) {
       {"free_parts", report.free_parts},
       {"free_in_pools", list(report.free_in_pools)},
       {"missing_bytes", report.missing_bytes},
+      {"largest_such", report.largest.bytes == 0
+                           ? nlohmann::json()
+                           : nlohmann::json{{"bytes", report.largest.bytes},
+                                            {"place", report.largest.place},
+                                            {"missing_bytes", report.largest_missing_bytes}}},
       {"spilled_bytes", report.spilled_bytes},
       {"held_bytes", report.held_bytes},
       {"advice", report.advice}};

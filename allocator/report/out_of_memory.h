@@ -4,7 +4,8 @@
 //   asked 1.23 GiB on stream 0x0
 //   live   14.94 GiB in 812 blocks     by size, stream and pool
 //   free    3.18 GiB    0.40 whole pages, 0.12 parts of pages, 2.66 of private pools
-//   would fit with 0.83 GiB more, or when pool {0, 3} is released
+//   short of 0.83 GiB    1.40 GiB for the largest such request so far
+//   would fit when pool {0, 3} is released
 //
 // Made of a HeapReport, after the fact: nothing here is on the path of a request that succeeds.
 #pragma once
@@ -15,6 +16,12 @@
 #include "allocator/device/device_allocator.h"
 
 namespace gapless {
+
+/// The largest request of the program so far from the same place as one that failed.
+struct LargestSuch {
+  std::uint64_t bytes = 0;  // 0: none is known
+  std::string place;        // "train.py:12 (loss)"
+};
 
 struct OutOfMemoryReport {
   FailedRequest request;
@@ -45,6 +52,10 @@ struct OutOfMemoryReport {
   std::uint64_t elsewhere_bytes = 0;
   /// How much more memory would have made it fit.
   std::uint64_t missing_bytes = 0;
+  /// Where it is larger than this one: whoever makes room for this one only fails at that. What is
+  /// missing for it, as things are now.
+  LargestSuch largest;
+  std::uint64_t largest_missing_bytes = 0;
   /// Host memory that stands in for the device's, and whether more could (option spill).
   std::uint64_t spilled_bytes = 0;
   bool could_spill = false;
@@ -56,7 +67,7 @@ struct OutOfMemoryReport {
 
 /// `device_free_bytes`: what the driver says is free on the device now.
 OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
-                          std::uint64_t device_free_bytes);
+                          std::uint64_t device_free_bytes, LargestSuch largest = {});
 
 /// For people; several lines.
 std::string to_text(const OutOfMemoryReport& report);

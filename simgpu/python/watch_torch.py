@@ -148,6 +148,9 @@ def _begin():
         pass
     if RECORD:
         torch.cuda.memory._record_memory_history(max_entries=10_000_000)
+    elif torch.cuda.get_allocator_backend() == "gapless" and not torch._C._cuda_isHistoryEnabled():
+        # So that its messages say where in the program memory comes from.
+        torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=20_000)
 
 
 # --- the report ---------------------------------------------------------------------------------------------

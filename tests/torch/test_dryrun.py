@@ -318,6 +318,25 @@ def test_one_that_installs_gapless_itself(dryrun, monkeypatch):
     assert row["allocator"] == "gapless"
 
 
+def test_messages_under_gapless_name_call_sites(dryrun):
+    # The program records nothing itself.
+    text, _ = dryrun("--gpu", "2GiB", "--context", "200MiB", "--allocator", "gapless", arguments=("20",), status=3)
+    assert "live by call site: 1.76 GiB in 18 blocks at" in text
+    assert "train.py:8 (<module>)" in text
+    assert "short of: 54.00 MiB for this request" in text
+    # One that does is left alone.
+    text, _ = dryrun("--gpu", "2GiB", "--allocator", "gapless", program="""
+import torch
+torch.cuda.memory._record_memory_history("all", max_entries=3)
+for _ in range(9):
+    torch.empty(1000, device="cuda")
+print("entries:", len(torch.cuda.memory._snapshot()["device_traces"][0]), file=__import__("sys").stderr)
+torch.cuda.memory._record_memory_history(None)
+print("recorded:", torch._C._cuda_isHistoryEnabled(), file=__import__("sys").stderr)
+""")
+    assert "entries: 3" in text and "recorded: False" in text
+
+
 def test_recorded_history_is_a_trace(dryrun, tmp_path):
     dryrun("--gpu", "2GiB", "--record", str(tmp_path / "run.pickle"))
     (snapshot,) = tmp_path.glob("run.*.pickle")

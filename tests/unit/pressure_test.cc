@@ -89,6 +89,31 @@ TEST_F(Pressure, TheReportSaysWhatIsLiveAndWhatIsMissing) {
   release({0, 3});
 }
 
+TEST_F(Pressure, TheReportSaysWhatALargerRequestWouldMiss) {
+  start({.capacity = 32 * MiB});
+  const DeviceAddress a = alloc(28 * MiB);
+  DeviceAddress none = 0;
+  ASSERT_EQ(allocator->alloc(6 * MiB, 0, none), Status::out_of_memory);
+  const auto with = [&](std::uint64_t bytes) {
+    return explain(allocator->report(), allocator->last_failed_request(), 4 * MiB,
+                   {bytes, "train.py:12 (loss)"});
+  };
+  EXPECT_EQ(with(9 * MiB).missing_bytes, 2 * MiB);
+  EXPECT_EQ(with(9 * MiB).largest_missing_bytes, 6 * MiB);  // of whole pages
+  EXPECT_THAT(to_text(with(9 * MiB)),
+              HasSubstr("\nshort of: 2.00 MiB for this request, 6.00 MiB for the largest so far at "
+                        "train.py:12 (loss), of 9.00 MiB\n"));
+  EXPECT_THAT(with(9 * MiB).advice.back(),
+              HasSubstr("keep 2.00 MiB (6.00 MiB for the largest such request) less alive"));
+  const auto json = nlohmann::json::parse(to_json(with(9 * MiB)));
+  EXPECT_EQ(json["largest_such"]["missing_bytes"], 6 * MiB);
+  // One that is no larger says nothing.
+  EXPECT_EQ(with(6 * MiB).largest.bytes, 0U);
+  EXPECT_THAT(to_text(with(6 * MiB)), HasSubstr("\nshort of: 2.00 MiB for this request\n"));
+  EXPECT_TRUE(nlohmann::json::parse(to_json(with(0)))["largest_such"].is_null());
+  free(a);
+}
+
 TEST_F(Pressure, FreePagesAreGivenBackAboveTheSoftLimit) {
   start({.capacity = 64 * MiB, .settings = "slack:0,soft_limit:16MiB"});
   const DeviceAddress a = alloc(8 * MiB);

@@ -1,6 +1,5 @@
 #include "torch_plugin/adapter/call_sites.h"
 
-#include <array>
 #include <atomic>
 
 #include <dlfcn.h>
@@ -8,7 +7,7 @@
 namespace gapless::torch_plugin {
 namespace {
 
-std::atomic<CallSitesNamer> namer{nullptr};
+std::atomic<gapless_torch_call_sites> namer{nullptr};
 
 // Python's functions (Python.h), found at run time: C++ programs have none.
 struct Python {
@@ -73,18 +72,16 @@ void load_package() {
 
 }  // namespace
 
-void set_call_sites_namer(CallSitesNamer function) { namer.store(function); }
+void set_call_sites_namer(gapless_torch_call_sites function) { namer.store(function); }
 
 void set_package(const std::string& folder) { package() = folder; }
 
-std::string call_sites(DeviceIndex device) {
+gapless_torch_places call_sites(DeviceIndex device) {
   static std::atomic<bool> asked{false};
   if (namer.load() == nullptr && !asked.exchange(true)) load_package();
-  const CallSitesNamer name = namer.load();
-  if (name == nullptr) return "";
-  std::array<char, 4096> text{};
-  name(device, text.data(), text.size());
-  return text.data();
+  gapless_torch_places places{};
+  if (const gapless_torch_call_sites name = namer.load()) name(device, &places);
+  return places;
 }
 
 }  // namespace gapless::torch_plugin

@@ -33,13 +33,17 @@ const char* gapless_torch_version(void);
  * must not be destroyed. */
 gapless_allocator* gapless_torch_allocator(void);
 
-/* Writes at most `room` bytes, with a terminating 0, on where in the program the device's live
- * blocks come from. */
-typedef void (*gapless_torch_call_sites)(int device, char* text, size_t room);
+/* Where in the program memory comes from, as far as PyTorch recorded it; texts end with a 0. */
+typedef struct gapless_torch_places {
+  char live[4096];        /* the device's live blocks by call site, the most bytes first; or "" */
+  char largest_at[1024];  /* the call site of the request that failed last; or "" */
+  uint64_t largest_bytes; /* the largest that was served there; 0: none is known */
+} gapless_torch_places;
+typedef void (*gapless_torch_call_sites)(int device, gapless_torch_places* places);
 
 /* Called from now on where a request fails while allocations are recorded with their stack traces,
- * on that request's thread and without a lock held; what it writes becomes part of the message.
- * Only Python can read those traces. NULL: nobody is called. */
+ * on that request's thread and without a lock held, with `places` all zeros; what it writes becomes
+ * part of the message. Only Python can read those traces. NULL: nobody is called. */
 void gapless_torch_name_call_sites(gapless_torch_call_sites function);
 
 /* The folder of the Python package's files, which this may load where nobody has set such a

@@ -1,4 +1,4 @@
-// TorchAllocator: a request that failed. PyTorch's message, line for line, and what gapless knows
+// TorchAllocator: a request that failed. PyTorch's message, word for word, and what gapless knows
 // beyond it: what is live, why what is free could not be used, and what would have made it fit.
 #include "allocator/report/out_of_memory.h"
 
@@ -31,12 +31,9 @@ std::string torch_message(const HeapReport& heap, std::uint64_t bytes, std::uint
   if (in_pools != 0) {
     text += "with " + torch_size(in_pools) + " allocated in private pools (e.g., CUDA Graphs), ";
   }
+  // PyTorch goes on with advice: settings of segments that gapless does not have.
   return text + "and " + torch_size(reserved - std::min(reserved, allocated)) +
-         " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
-         "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
-         "documentation for Memory Management  "
-         "(https://docs.pytorch.org/docs/stable/notes/cuda.html"
-         "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
+         " is reserved by PyTorch but unallocated.";
 }
 
 }  // namespace
@@ -69,9 +66,12 @@ void TorchAllocator::fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t
   const std::uint64_t allowed = std::min<std::uint64_t>(heap.limit_bytes, total);
   for (const auto& observer : observers) observer(device, asked, allowed, free);
   std::string text = torch_message(heap, asked, total, free);
-  text += "\ngapless: " + to_text(explain(heap, request, free));
-  if (const std::string sites = history_->enabled() ? call_sites(device) : ""; !sites.empty()) {
-    text += "\n  live by call site: " + sites;
+  const gapless_torch_places places =
+      history_->enabled() ? call_sites(device) : gapless_torch_places{};
+  text += "\ngapless: " +
+          to_text(explain(heap, request, free, {places.largest_bytes, places.largest_at}));
+  if (const std::string live = places.live; !live.empty()) {
+    text += "\n  live by call site: " + live;
   }
   TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 }

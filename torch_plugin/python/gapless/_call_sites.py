@@ -11,7 +11,14 @@ import os
 from typing import Any
 
 _SHOWN = 5
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+
+
+class _Places(ctypes.Structure):
+    """gapless_torch_places (adapter/install.h)."""
+    _fields_ = [("live", ctypes.c_char * 4096), ("largest_at", ctypes.c_char * 1024), ("largest_bytes", ctypes.c_uint64)]
+
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(_Places))
 
 
 def size(count: int) -> str:
@@ -33,15 +40,24 @@ def _site(frames: list[dict[str, Any]], library: str) -> tuple[str, int, str] | 
     return None
 
 
+def _recorded() -> tuple[dict[str, Any], str] | None:
+    """PyTorch's snapshot, and the folder of its own files; None where nothing is recorded."""
+    import torch
+    if not torch._C._cuda_isHistoryEnabled():
+        return None
+    return torch.cuda.memory._snapshot(), os.path.dirname(torch.__file__) + os.sep
+
+
 def live(device: int) -> list[dict[str, Any]]:
     """[{"file", "line", "function", "bytes", "blocks"}], the most bytes first: blocks that were allocated
     while torch.cuda.memory._record_memory_history() was on, with stack traces. Empty where it is off."""
-    import torch
-    if not torch._C._cuda_isHistoryEnabled():
-        return []
-    library = os.path.dirname(torch.__file__) + os.sep
+    recorded = _recorded()
+    return _live(*recorded, device) if recorded else []
+
+
+def _live(snapshot: dict[str, Any], library: str, device: int) -> list[dict[str, Any]]:
     sites: dict[tuple[str, int, str], list[int]] = {}
-    for segment in torch.cuda.memory._snapshot()["segments"]:
+    for segment in snapshot["segments"]:
         if segment["device"] != device:
             continue
         for block in segment["blocks"]:
@@ -56,21 +72,45 @@ def live(device: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda site: (-site["bytes"], site["file"], site["line"]))
 
 
+def _largest(snapshot: dict[str, Any], library: str, device: int) -> tuple[int, str]:
+    """Of the last request that failed: the largest that was served at the same line, as far as the trace goes
+    back, and that line. (0, "") where it is not known."""
+    trace = snapshot["device_traces"][device] if device < len(snapshot["device_traces"]) else []
+    failed = next((entry for entry in reversed(trace) if entry["action"] == "oom"), None)
+    site = _site(failed.get("frames", []), library) if failed else None
+    if site is None:
+        return 0, ""
+    place: dict[int, Any] = {}  # frames are mostly the same lists
+    sizes = [entry["size"] for entry in trace if entry["action"] == "alloc" and entry.get("frames") and
+             place.setdefault(id(entry["frames"]), _site(entry["frames"], library)) == site]
+    return max(sizes, default=0), f"{site[0]}:{site[1]} ({site[2]})"
+
+
 def describe(site: dict[str, Any]) -> str:
     """"6.00 GiB in 1 blocks at train.py:12 (step)"."""
     return f"{size(site['bytes'])} in {site['blocks']} blocks at {site['file']}:{site['line']} ({site['function']})"
 
 
-def _write(device: int, text: Any, room: int) -> None:
+def _whole(text: str, room: int) -> bytes:
+    """At most so many bytes, a terminating zero included; whole letters."""
+    return text.encode()[:room - 1].decode(errors="ignore").encode()
+
+
+def _write(device: int, places: Any) -> None:
     try:
-        sites = live(device)
+        recorded = _recorded()
+        if recorded is None:
+            return
+        sites = _live(*recorded, device)
         lines = [describe(site) for site in sites[:_SHOWN]]
         if rest := sites[_SHOWN:]:
             lines.append(f"{size(sum(s['bytes'] for s in rest))} at {len(rest)} others")
-        written = "; ".join(lines).encode()[:room - 1].decode(errors="ignore").encode()  # whole letters
+        places.contents.live = _whole("; ".join(lines), _Places.live.size)
+        largest, place = _largest(*recorded, device)
+        places.contents.largest_at = _whole(place, _Places.largest_at.size)
+        places.contents.largest_bytes = largest
     except Exception:  # the message that is being written matters more
-        written = b""
-    ctypes.memmove(text, written + b"\0", len(written) + 1)
+        return
 
 
 _callback = _CALLBACK(_write)
