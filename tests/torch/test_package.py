@@ -51,3 +51,29 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
     assert run(command, "run", "--", python, script, **simulated) == "allocator: gapless\n"
     assert run(python, "-c", f"import gapless; gapless.install(); {WHO}", **simulated) == "allocator: gapless\n"
     assert run(python, "-c", "import gapless; print(gapless.__file__)", **simulated).startswith(str(environment))
+
+
+def test_without_torch():
+    # What needs none works, what does says so.
+    told = run(sys.executable, "-c", f"""
+import sys
+sys.path.insert(0, {str(ROOT / "torch_plugin" / "python")!r})
+sys.modules["torch"] = None                      # as where it is not installed
+import gapless
+print(gapless.config()["limit"]["default"], gapless.config()["limit"]["value"], gapless.is_installed())
+for call in (gapless.report, gapless.install, gapless.memory_stats, gapless.snapshot, gapless.trim, gapless.pluggable_allocator):
+    try:
+        call()
+    except gapless.GaplessError as error:
+        print(call.__name__, str(error).split(":")[0])
+import os
+os.environ["GAPLESS_CONF"] = "limit:14XiB"
+try:
+    gapless.config()
+except gapless.OptionError as error:
+    print(error)
+""", GAPLESS_CONF="limit:3GiB")
+    assert told.splitlines() == [
+        "unlimited 3GiB False", *(f"{name} torch cannot be imported" for name in (
+            "report", "install", "memory_stats", "snapshot", "trim", "pluggable_allocator")),
+        'GAPLESS_CONF: option limit: "14XiB": expected a size such as 2MiB or 14.5GiB']

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # lint.sh [format|tidy]: the formatter's and the linter's view of the code; both without an argument.
+# With the first goes what the type checker says of the Python package.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-all}
@@ -7,6 +8,11 @@ mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.
 if [ "$what" != tidy ]; then
   clang-format --dry-run --Werror "${files[@]}"
   echo "${#files[@]} files are formatted"
+  if command -v mypy >/dev/null; then
+    mypy --strict torch_plugin/python/gapless
+  else
+    echo "mypy is not installed: the types of the Python package are not checked"
+  fi
 fi
 if [ "$what" != format ]; then
   cmake --preset release -B build/lint -DCMAKE_UNITY_BUILD=OFF >/dev/null  # each file for itself

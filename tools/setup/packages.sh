@@ -6,12 +6,12 @@ cd "$(dirname "$0")/../.."
 
 packages=(cmake ninja-build g++ pkg-config ccache git python3 python3-venv
   libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzstd-dev
-  clang-format clang-tidy)
+  clang-format clang-tidy mypy)
 
 # A tool from elsewhere will do; a library must be the package.
 has() {
   case $1 in
-    cmake | git | ccache | python3 | clang-format | clang-tidy) command -v "$1" ;;
+    cmake | git | ccache | python3 | clang-format | clang-tidy | mypy) command -v "$1" ;;
     ninja-build) command -v ninja ;;
     g++) command -v g++ ;;
     pkg-config) command -v pkg-config ;;

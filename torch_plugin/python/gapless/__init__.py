@@ -20,7 +20,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
-from ._library import GaplessError, Library, OptionError, adapter_for_loaded_torch
+from ._library import GaplessError, Library, OptionError, adapter_for_loaded_torch, import_torch
+from ._library import config as _config
 from ._library import library as _library_path
 from ._report import Report
 
@@ -104,7 +105,7 @@ def pluggable_allocator() -> Any:
     """
     import ctypes
 
-    import torch
+    torch = import_torch()
     path = _library_path("libgapless.so")
     made = torch.cuda.memory.CUDAPluggableAllocator(str(path), "gapless_torch_alloc", "gapless_torch_free")
     library = ctypes.CDLL(str(path))
@@ -139,13 +140,12 @@ def _installed() -> Library:
 
 
 def _device(device: Any) -> int:
-    import torch
-    return torch.cuda._utils._get_device_index(device, optional=True)
+    return int(import_torch().cuda._utils._get_device_index(device, optional=True))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """What torch.cuda.memory_stats() has, and gapless's own counters ("gapless.windows_made", ...)."""
-    import torch
+    torch = import_torch()
     stats = dict(torch.cuda.memory_stats(device))
     described = _installed().describe()["devices"][_device(device)]
     stats.update({f"gapless.{name}": value for name, value in described["counters"].items()})
@@ -169,8 +169,7 @@ def snapshot(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     pytorch.org/memory_viz, `gapless inspect` and, with history, `gapless replay`."""
     import pickle
 
-    import torch
-    taken = torch.cuda.memory._snapshot()
+    taken: dict[str, Any] = import_torch().cuda.memory._snapshot()
     if path is not None:
         with open(path, "wb") as file:
             pickle.dump(taken, file, protocol=4)  # the newest that memory_viz reads
@@ -188,7 +187,7 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_entries: int = sys.
 
     frames: with stack traces, which cost time.
     """
-    import torch
+    torch = import_torch()
     events: list[list[dict[str, Any]]] = []
     context = "all" if frames else None
     torch.cuda.memory._record_memory_history("all", context=context, max_entries=max_entries, clear_history=True)
@@ -202,11 +201,12 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_entries: int = sys.
 def trim(device: Any = None, keep_bytes: int = 0) -> int:
     """Gives free memory back to the device until at most keep_bytes are reserved. Waits for the device.
     Returns the bytes that were given back."""
-    import torch
+    torch = import_torch()
     index = _device(device)
-    before = torch.cuda.memory_reserved(index)
+    before: int = torch.cuda.memory_reserved(index)
     _installed().trim(index, keep_bytes)
-    return before - torch.cuda.memory_reserved(index)
+    after: int = torch.cuda.memory_reserved(index)
+    return before - after
 
 
 def _pool_id(pool: Any) -> tuple[int, int]:
@@ -228,8 +228,9 @@ def wake(pool: Any, *, device: Any = None) -> None:
 
 
 def config() -> dict[str, dict[str, str]]:
-    """Every option: its value now, its default and what it does."""
-    return (_library or adapter_for_loaded_torch()).config()
+    """Every option: its value now, its default and what it does. Needs no torch. Raises OptionError where
+    GAPLESS_CONF cannot be understood."""
+    return _config()
 
 
 def _autoload() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 OUT_OF_MEMORY = 1
 REFUSED, WRONG_OPTIONS = 2, 3  # of gapless_torch_install
@@ -65,12 +65,18 @@ def check_supported(version: str) -> None:
         raise GaplessError(f"torch {version} is not supported: gapless is for torch 2.{first} to 2.{last}")
 
 
-def torch_version() -> str:
-    """"2.11" of the torch that is imported; raises GaplessError where it has no CUDA."""
+def import_torch() -> Any:
+    """Raises GaplessError where there is none."""
     try:
         import torch
     except ImportError as error:
         raise GaplessError(f"torch cannot be imported: {error}") from error
+    return torch
+
+
+def torch_version() -> str:
+    """"2.11" of the torch that is imported; raises GaplessError where it has no CUDA."""
+    torch = import_torch()
     if torch.version.cuda is None:
         raise GaplessError(f"torch {torch.__version__} was built without CUDA")
     return ".".join(torch.__version__.split(".")[:2])
@@ -87,6 +93,39 @@ def adapter_for_loaded_torch() -> Library:
     return Library(_build.adapter(once=True))
 
 
+def _last_error(loaded: ctypes.CDLL) -> str:
+    loaded.gapless_last_error.restype = ctypes.c_char_p
+    return bytes(loaded.gapless_last_error() or b"").decode(errors="replace")
+
+
+def _text(loaded: ctypes.CDLL, function: str, *arguments: Any) -> bytes:
+    """What a function of gapless.h writes to a buffer; empty where it fails."""
+    call = getattr(loaded, function)
+    size = ctypes.c_size_t(0)
+    call(*arguments, None, ctypes.byref(size))
+    while size.value:
+        room = size.value + (1 << 16)  # it may grow between two calls
+        buffer, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)
+        if call(*arguments, buffer, ctypes.byref(size)) == 0:
+            return buffer.raw[:size.value]
+        if size.value <= room:
+            break
+    return b""
+
+
+def config() -> dict[str, dict[str, str]]:
+    """The options as libgapless.so reads them; needs no torch. Raises OptionError where GAPLESS_CONF cannot be
+    understood."""
+    path = library("libgapless.so")
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise GaplessError(f"{path} cannot be loaded: {error}") from error
+    if text := _text(loaded, "gapless_config"):
+        return dict(json.loads(text))
+    raise OptionError(_last_error(loaded))
+
+
 class Library:
     """libgapless_torch-VERSION.so."""
 
@@ -97,7 +136,6 @@ class Library:
         except OSError as error:
             raise GaplessError(f"{path} cannot be loaded: {error}") from error
         self._library.gapless_torch_allocator.restype = ctypes.c_void_p
-        self._library.gapless_last_error.restype = ctypes.c_char_p
         self._library.gapless_torch_name_call_sites.argtypes = [ctypes.c_void_p]
 
     def install(self) -> tuple[bool, str]:
@@ -129,35 +167,21 @@ class Library:
     def _check(self, status: int) -> None:
         if status == 0:
             return
-        text = (self._library.gapless_last_error() or b"").decode(errors="replace")
+        text = _last_error(self._library)
         if status == OUT_OF_MEMORY:
             import torch
             raise torch.OutOfMemoryError(f"gapless: {text}")
         raise GaplessError(text or f"status {status}")
 
-    def _text(self, function: str, *arguments: Any) -> bytes:
-        """What a function of gapless.h writes to a buffer."""
-        call = getattr(self._library, function)
-        size = ctypes.c_size_t(0)
-        call(*arguments, None, ctypes.byref(size))
-        while size.value:
-            room = size.value + (1 << 16)  # it may grow between two calls
-            buffer, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)
-            if call(*arguments, buffer, ctypes.byref(size)) == 0:
-                return buffer.raw[:size.value]
-            if size.value <= room:
-                break
-        return b""
-
     def describe(self) -> dict[str, Any]:
-        return json.loads(self._text("gapless_describe", self._handle()))
+        return dict(json.loads(_text(self._library, "gapless_describe", self._handle()) or self._fail()))
 
     def explain(self, device: int) -> dict[str, Any] | None:
-        text = self._text("gapless_explain", self._handle(), ctypes.c_int32(device))
-        return json.loads(text) if text else None
+        text = _text(self._library, "gapless_explain", self._handle(), ctypes.c_int32(device))
+        return dict(json.loads(text)) if text else None
 
-    def config(self) -> dict[str, dict[str, str]]:
-        return json.loads(self._text("gapless_config"))
+    def _fail(self) -> NoReturn:
+        raise GaplessError(_last_error(self._library))
 
     def trim(self, device: int, keep_bytes: int) -> None:
         self._check(self._library.gapless_trim(self._handle(), ctypes.c_int32(device), ctypes.c_size_t(keep_bytes)))

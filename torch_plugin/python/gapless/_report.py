@@ -38,8 +38,9 @@ class Report:
                 ("windows", f"{device['windows']}, {size(device['window_mapped_bytes'])} mapped")]
         pools: dict[tuple[int, int], int] = {}
         for block in blocks:
-            if (pool := tuple(block["pool"])) != (0, 0):
-                pools[pool] = pools.get(pool, 0) + block["bytes"]
+            first, second = block["pool"]
+            if (first, second) != (0, 0):
+                pools[first, second] = pools.get((first, second), 0) + block["bytes"]
         rows += [(f"pool {pool}", f"{size(taken)} allocated") for pool, taken in sorted(pools.items())]
         if spilled := device["spilled_bytes"]:
             rows.append(("in host memory", size(spilled)))
