@@ -22,3 +22,9 @@ endfunction()
 # pip asks for this component, and nobody else is to get it.
 install(TARGETS gapless_command COMPONENT wheel EXCLUDE_FROM_ALL RUNTIME DESTINATION gapless/bin)
 install_package(gapless COMPONENT wheel EXCLUDE_FROM_ALL)
+
+# Editable (pip install -e): its modules stay in the source tree, where the preloaded library looks for them then.
+if(SKBUILD_STATE STREQUAL "editable")
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/package_folder "${PROJECT_SOURCE_DIR}/torch_plugin/python/gapless\n")
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package_folder DESTINATION gapless/lib COMPONENT wheel)
+endif()

@@ -10,7 +10,8 @@ import sysconfig
 
 from conftest import ROOT
 
-WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
+# In one piece: two processes write to one pipe.
+WHO = "import torch; torch.ones(1000, device='cuda'); print(f'allocator: {torch.cuda.get_allocator_backend()}\\n', end='')"
 
 
 def run(*words, **environment: str) -> str:
@@ -51,6 +52,20 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
     assert run(command, "run", "--", python, script, **simulated) == "allocator: gapless\n"
     assert run(python, "-c", f"import gapless; gapless.install(); {WHO}", **simulated) == "allocator: gapless\n"
     assert run(python, "-c", "import gapless; print(gapless.__file__)", **simulated).startswith(str(environment))
+
+    # Editable: the modules are those of the source tree, what was compiled lies in the environment. (Here, for
+    # what is compiled is compiled once for both.)
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "-e", ROOT)
+    assert run(python, "-c", "import gapless; print(gapless.__file__)").startswith(str(ROOT / "torch_plugin"))
+    assert run(python, "-c", "import gapless; print(gapless.config()['limit']['default'])") == "unlimited\n"
+    assert run(command, "--version") == "0.1.0\n"
+    home = {"XDG_CACHE_HOME": str(tmp_path / "other")}
+    told = run(command, "dryrun", "--gpu", "4GiB", "--allocator", "gapless", "--", python, script, **home)
+    assert told == "allocator: gapless\n"
+    assert len(list(tmp_path.glob("other/gapless/*/libgapless_torch-*.so"))) == 1
+    simulated = {**home, "SIMGPU_GPUS": "4GiB", "LD_PRELOAD": simulated["LD_PRELOAD"]}
+    assert run(python, script, GAPLESS="1", **simulated) == "allocator: gapless\n"
+    assert run(python, "-m", "gapless", script, **simulated) == "allocator: gapless\n"
 
 
 def test_without_torch():

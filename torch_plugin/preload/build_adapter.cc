@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <vector>
 
 #include <fcntl.h>
@@ -96,17 +97,23 @@ std::string first_line_of(std::vector<std::string> words) {
 
 std::string package_folder(const std::string& own_folder) {
   if (own_folder.empty()) return {};
-  for (const char* const place : {"/..", "/../../../torch_plugin/python/gapless"}) {
-    const std::string folder = own_folder + place;
+  std::vector<std::string> places = {own_folder + "/..",
+                                     own_folder + "/../../../torch_plugin/python/gapless"};
+  const std::string elsewhere = own_folder + "/package_folder";
+  std::ifstream file;
+  if (is_as_safe_as(elsewhere, own_folder)) file.open(elsewhere);
+  if (std::string place; std::getline(file, place)) places.push_back(place);
+  for (const std::string& folder : places) {
     if (is_as_safe_as(folder + kHelper, own_folder)) return folder;
   }
   return {};
 }
 
-std::string build_adapter(const std::string& package, const std::string& torch_folder) {
+std::string build_adapter(const std::string& package, const std::string& own_folder,
+                          const std::string& torch_folder) {
   const std::string python = interpreter();
   if (package.empty() || torch_folder.empty() || python.empty()) return {};
-  return first_line_of({python, "-I", package + kHelper, torch_folder});
+  return first_line_of({python, "-I", package + kHelper, torch_folder, own_folder});
 }
 
 }  // namespace gapless::torch_plugin

@@ -14,12 +14,14 @@
 
 namespace gapless::torch_plugin {
 
-/// The folder of the Python package's files that this library, in `own_folder`, belongs to; empty
-/// where there is none, or where others than the library's owner can change it.
+/// The folder of the Python package's files that this library, in `own_folder`, belongs to: around
+/// it, in the source tree around it or, where the package was installed editable, as a file beside
+/// it says. Empty where there is none, or where others than the library's owner can change it.
 std::string package_folder(const std::string& own_folder);
 
 /// The path of the adapter for the torch in that folder, by that package. The helper says on
 /// standard error what it does, or why it cannot; then the answer is empty.
-std::string build_adapter(const std::string& package, const std::string& torch_folder);
+std::string build_adapter(const std::string& package, const std::string& own_folder,
+                          const std::string& torch_folder);
 
 }  // namespace gapless::torch_plugin

@@ -1,11 +1,12 @@
 """The `gapless` command of an installed package: the program beside it."""
 import os
-import pathlib
 import sys
 
 
 def main() -> None:
-    program = pathlib.Path(__file__).resolve().parent / "bin" / "gapless"
-    if not program.exists():
-        sys.exit(f"gapless: {program} is not there")
-    os.execv(program, [str(program), *sys.argv[1:]])
+    from ._library import package_folders
+    for folder in package_folders():
+        program = folder / "bin" / "gapless"
+        if program.exists():
+            os.execv(program, [str(program), *sys.argv[1:]])
+    sys.exit(f"gapless: there is no bin/gapless in {', '.join(map(str, package_folders()))}")

@@ -1,4 +1,7 @@
-"""python -I .../gapless/_for_preload.py FOLDER   prints the path of the adapter for the torch in that folder
+"""python -I .../gapless/_for_preload.py FOLDER LIBRARIES   prints the path of the adapter for the torch in that folder
+
+LIBRARIES: where libgapless_preload.so lies, beside what the adapter is built of (an editable installation has its
+modules elsewhere).
 
 libgapless_preload.so runs this, in a process of its own, beside a program that is about to use CUDA. Isolated (-I) and
 by its path: nothing of the program's folder, nor of PYTHONPATH, is to run here, whatever it is called.
@@ -10,7 +13,7 @@ import types
 
 def main() -> int:
     package = types.ModuleType("gapless")  # the one around this file, and no other of that name
-    package.__path__ = [str(pathlib.Path(__file__).resolve().parent)]
+    package.__path__ = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(sys.argv[2]).parent)]
     sys.modules["gapless"] = package
     from gapless import _build
     from gapless._library import GaplessError
