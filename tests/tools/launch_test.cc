@@ -83,10 +83,6 @@ TEST_P(LaunchFrom, RunAndDryrunReachThePrograms) {
   EXPECT_EQ(dryrun.status, 0);
   EXPECT_THAT(dryrun.text, HasSubstr("libgapless_preload.so\nlibsimgpu.so\n"));
   EXPECT_THAT(dryrun.text, Not(HasSubstr("ERROR")));
-  // Python finds what dryrun puts on its path.
-  const Output python = shell(
-      command + " dryrun --gpu 1GiB -- python3 -c 'import sitecustomize as s; print(s.REPORTS)'");
-  EXPECT_THAT(python.text, HasSubstr("/gapless-dryrun-"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AnyFolder, LaunchFrom,
