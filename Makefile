@@ -4,7 +4,7 @@
 #
 # Each installs what it needs first (Debian packages, a virtual environment in .venv).
 
-.PHONY: help build demo test quick lint format conformance bench gpu-kit clean
+.PHONY: help build demo test quick lint format peers conformance bench gpu-kit clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
@@ -39,6 +39,11 @@ lint:
 
 format:
 	@git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format -i
+
+# PyTorch's own allocators, as peers of `gapless replay`; and gapless for that torch.
+peers: build
+	@tools/setup/torch.sh 2.11
+	@tools/setup/adapter.sh 2.11
 
 conformance: build
 	@tools/setup/torch.sh 2.11
