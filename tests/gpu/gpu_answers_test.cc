@@ -7,8 +7,8 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "allocator/base/json_text.h"
 #include "tests/gpu/answers.h"
 #include "tests/gpu/gpu.h"
 
@@ -75,13 +75,13 @@ TEST_P(GpuAnswers, AreTheSimulatedOnes) {
     const bool is_known = found != expected.end();
     const bool is_answer = !answer.said.empty();
     if (file.is_open()) {
-      file << nlohmann::json{{"script", GetParam().name},
-                             {"asked", question},
-                             {"simulated", is_known ? nlohmann::json(found->second.said) : nullptr},
-                             {"real", is_answer ? nlohmann::json(answer.said) : nullptr},
-                             {"same_kind", is_known && found->second.kind == answer.kind &&
-                                               !answer.kind.empty()}}
-                  .dump()
+      const nlohmann::json row = {
+          {"script", GetParam().name},
+          {"asked", question},
+          {"simulated", is_known ? nlohmann::json(found->second.said) : nullptr},
+          {"real", is_answer ? nlohmann::json(answer.said) : nullptr},
+          {"same_kind", is_known && found->second.kind == answer.kind && !answer.kind.empty()}};
+      file << json_text(row)
            << std::endl;  // NOLINT(performance-avoid-endl): it is to be there if the call kills us
     }
     if (!is_answer) return;
