@@ -83,14 +83,15 @@ Variables variables_of(const DryrunArguments& arguments, const std::string& allo
 }
 
 void check(const DryrunArguments& arguments) {
+  std::optional<std::uint64_t> context;
+  if (!arguments.context.empty()) context = bytes_of(arguments.context, "--context");
   try {
-    (void)simgpu::parse_gpus(arguments.gpus);
+    (void)simgpu::parse_gpus(arguments.gpus, context);
   } catch (const std::invalid_argument& error) {
     throw InputError(std::string("--gpu: ") + error.what());
   }
   const auto& asked = arguments.allocators;
   if (std::find(asked.begin(), asked.end(), "gapless") != asked.end()) check_conf(arguments.conf);
-  (void)bytes_of(arguments.context, "--context");
   check_writable(arguments.json_file, "--json");
   check_writable(arguments.record, "--record");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -20,23 +21,19 @@ std::string text_of(const char* variable) {
 
 Config config_from_environment() {
   Config config;
-  const std::string gpus = text_of("SIMGPU_GPUS");
-  try {
-    config.gpus = parse_gpus(gpus.empty() ? "A100" : gpus);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument("SIMGPU_GPUS: " + std::string(error.what()));
-  }
+  std::optional<std::uint64_t> context_bytes;
   if (const std::string context = text_of("SIMGPU_CONTEXT"); !context.empty()) {
     std::string cause;
-    const auto bytes = read_bytes(context, cause);
-    if (!bytes) throw std::invalid_argument("SIMGPU_CONTEXT: \"" + context + "\": " + cause);
-    for (GpuProfile& gpu : config.gpus) {
-      if (*bytes >= gpu.total_bytes) {
-        throw std::invalid_argument("SIMGPU_CONTEXT: " + format_bytes(*bytes) +
-                                    " is more than the GPU has");
-      }
-      gpu.context_bytes = *bytes;
+    context_bytes = read_bytes(context, cause);
+    if (!context_bytes) {
+      throw std::invalid_argument("SIMGPU_CONTEXT: \"" + context + "\": " + cause);
     }
+  }
+  const std::string gpus = text_of("SIMGPU_GPUS");
+  try {
+    config.gpus = parse_gpus(gpus.empty() ? "A100" : gpus, context_bytes);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("SIMGPU_GPUS: " + std::string(error.what()));
   }
   config.installed = config.gpus;
   const auto count = static_cast<int>(config.installed.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <stdexcept>
 
 #include "allocator/base/bytes.h"
@@ -70,7 +71,15 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-GpuProfile parse_one(std::string_view text) {
+std::string no_gpu(std::string_view text) {
+  std::string known;
+  for (const std::string& name : gpu_profile_names()) known += (known.empty() ? "" : ", ") + name;
+  return "\"" + std::string(text) +
+         "\" is no GPU: give a size (\"16GiB\"), a name, or both (\"A100:40GiB\"); known are " +
+         known;
+}
+
+GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context) {
   const std::size_t colon = text.find(':');
   const std::string_view first = text.substr(0, colon);
   const auto found =
@@ -78,29 +87,29 @@ GpuProfile parse_one(std::string_view text) {
                    [key = key_of(first)](const BuiltIn& known) { return known.key == key; });
   GpuProfile profile = built_in().front().profile;
   std::string_view size = text;
-  if (found != built_in().end()) {
+  const bool is_known = found != built_in().end();
+  if (is_known) {
     profile = found->profile;
-    if (colon == std::string_view::npos) return profile;
-    size = text.substr(colon + 1);
+    size = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   } else {
     profile.name = "simulated GPU";
   }
-  std::string cause;
-  const std::optional<std::uint64_t> bytes =
-      colon != std::string_view::npos && found == built_in().end() ? std::nullopt
-                                                                   : read_bytes(size, cause);
-  if (!bytes && parse_bytes(size)) {  // a size, but one that is asked back
-    throw std::invalid_argument("\"" + std::string(text) + "\": " + cause);
+  if (!is_known || colon != std::string_view::npos) {
+    std::string cause;
+    const std::optional<std::uint64_t> bytes =
+        !is_known && colon != std::string_view::npos ? std::nullopt : read_bytes(size, cause);
+    if (!bytes && parse_bytes(size)) {  // a size, but one that is asked back
+      throw std::invalid_argument("\"" + std::string(text) + "\": " + cause);
+    }
+    if (!bytes) throw std::invalid_argument(no_gpu(text));
+    profile.total_bytes = *bytes / (2 * MiB) * (2 * MiB);
   }
-  if (!bytes || *bytes < profile.context_bytes + 2 * MiB) {
-    std::string known;
-    for (const std::string& name : gpu_profile_names()) known += (known.empty() ? "" : ", ") + name;
-    throw std::invalid_argument("\"" + std::string(text) + "\" is no GPU: give a size above " +
+  profile.context_bytes = context.value_or(profile.context_bytes);
+  if (profile.total_bytes < 2 * MiB || profile.total_bytes - 2 * MiB < profile.context_bytes) {
+    throw std::invalid_argument("\"" + std::string(text) + "\" is too small: a context takes " +
                                 format_bytes(profile.context_bytes) +
-                                " (\"16GiB\"), a name, or both (\"A100:40GiB\"); known are " +
-                                known);
+                                " of it, unless another figure is given for that");
   }
-  profile.total_bytes = *bytes / (2 * MiB) * (2 * MiB);
   return profile;
 }
 
@@ -112,14 +121,14 @@ std::vector<std::string> gpu_profile_names() {
   return names;
 }
 
-std::vector<GpuProfile> parse_gpus(std::string_view text) {
+std::vector<GpuProfile> parse_gpus(std::string_view text, std::optional<std::uint64_t> context) {
   std::vector<GpuProfile> gpus;
   while (true) {
     const std::size_t comma = text.find(',');
     std::string_view one = text.substr(0, comma);
     while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
     while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    gpus.push_back(parse_one(one));
+    gpus.push_back(parse_one(one, context));
     if (comma == std::string_view::npos) return gpus;
     text.remove_prefix(comma + 1);
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,10 @@ struct GpuProfile {
 std::vector<std::string> gpu_profile_names();
 
 /// PROFILE, SIZE or PROFILE:SIZE, separated by commas. Names are compared without case, spaces,
-/// '-' and '_'. Throws std::invalid_argument, naming what it does not know and what there is.
-std::vector<GpuProfile> parse_gpus(std::string_view text);
+/// '-' and '_'. A context takes `context` bytes of each, where that is given. Throws
+/// std::invalid_argument, naming what it does not know and what there is, or a GPU that has no room
+/// for a context.
+std::vector<GpuProfile> parse_gpus(std::string_view text,
+                                   std::optional<std::uint64_t> context = std::nullopt);
 
 }  // namespace gapless::simgpu

@@ -149,14 +149,14 @@ def test_graphs_record_and_replay(simulate):
 
 
 def test_bad_settings_are_named(simulate):
-    for gpus, words in (("A1000", "is no GPU"), ("1MiB", "a size above"), ("A100:huge", "is no GPU")):
+    for gpus, words in (("A1000", "is no GPU"), ("1MiB", "a context takes 424.00 MiB of it"), ("A100:huge", "is no GPU")):
         result = simulate("import torch; torch.cuda.init()", gpus=gpus, check=False)
         assert result.status == 2
         assert result.err.startswith(f'simgpu: SIMGPU_GPUS: "{gpus}"')
         assert words in result.err
     result = simulate("import torch; torch.cuda.init()", check=False, SIMGPU_CONTEXT="20GiB")
     assert result.status == 2
-    assert "SIMGPU_CONTEXT: 20.00 GiB is more than the GPU has" in result.err
+    assert 'SIMGPU_GPUS: "16GiB" is too small: a context takes 20.00 GiB of it' in result.err
 
 
 SHARING = """

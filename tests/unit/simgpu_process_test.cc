@@ -1,5 +1,6 @@
 // The parts of the simulated GPU's second face that need no PyTorch.
 #include <numeric>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ TEST(GpuProfile, NamesAndSizes) {
 }
 
 TEST(GpuProfile, SaysWhatItDoesNotKnow) {
-  for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "1MiB", "A100:", "A100:x", "X9:16GiB"}) {
+  for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "A100:", "A100:x", "X9:16GiB"}) {
     try {
       parse_gpus(wrong);
       ADD_FAILURE() << wrong;
@@ -41,6 +42,24 @@ TEST(GpuProfile, SaysWhatItDoesNotKnow) {
       EXPECT_THAT(error.what(), HasSubstr("RTX 4090"));
     }
   }
+}
+
+TEST(GpuProfile, IsAsSmallAsItsContextAllows) {
+  EXPECT_EQ(parse_gpus("20MiB", 0)[0].total_bytes, 20 * MiB);
+  EXPECT_EQ(parse_gpus("20MiB", 18 * MiB)[0].context_bytes, 18 * MiB);
+  EXPECT_EQ(parse_gpus("T4,A100", GiB)[1].context_bytes, GiB);
+  const auto error_of = [](const char* gpus, std::optional<std::uint64_t> context) -> std::string {
+    try {
+      parse_gpus(gpus, context);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(error_of("20MiB", std::nullopt), HasSubstr("a context takes 424.00 MiB"));
+  EXPECT_THAT(error_of("20MiB", 20 * MiB), HasSubstr("a context takes 20.00 MiB"));
+  EXPECT_THAT(error_of("T4", 15 * GiB), HasSubstr("\"T4\" is too small"));
+  EXPECT_THAT(error_of("1MiB", 0), HasSubstr("too small"));
 }
 
 class DeviceMemoryTest : public ::testing::Test {
