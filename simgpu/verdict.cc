@@ -16,6 +16,12 @@ bool gave_up(const ProcessEnd& end) {
   return end.how == How::exited ? end.code != 0 : end.how == How::signalled && end.code == SIGABRT;
 }
 
+// What its exception is, a process tells when it is past it, on its way out: a launcher that ends
+// the other ranks when one has failed may meet it there.
+bool was_ended(const ProcessEnd& end) {
+  return end.how == How::not_known || end.how == How::running || end.how == How::signalled;
+}
+
 bool ended_well(const ProcessEnd& end) {
   return end.how == How::continued || (end.how == How::exited && end.code == 0);
 }
@@ -24,8 +30,10 @@ bool ended_well(const ProcessEnd& end) {
 // was had again in between, it is not.
 bool ended_by_refusal(const ProcessFacts& facts) {
   if (facts.thread_ended) return ended_well(facts.end) || gave_up(facts.end);
+  const bool raised = facts.exception && facts.exception->out_of_memory;
+  if (raised && was_ended(facts.end)) return true;
   if (!gave_up(facts.end)) return false;
-  if (facts.exception && facts.exception->out_of_memory) return true;
+  if (raised) return true;
   return facts.out_of_memory > facts.survived;
 }
 

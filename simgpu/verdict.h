@@ -5,6 +5,7 @@
 //   ended with an error    by out of memory                      no
 //                          by something else                     not known
 //   no word of its end     killed, still running, ...            not known
+//                          after an exception, out of memory     no
 //
 // A wrong "yes" is the worst answer there is: what ended with an error, or said nothing of its end,
 // is never "yes".

@@ -52,6 +52,16 @@ def test_a_program_that_fits(dryrun):
     assert row["peak_used_bytes"] == 1002 << 20
 
 
+def test_a_gpu_without_room_for_more(dryrun):
+    """How much a program takes can be tried to the page, however little it is."""
+    _, (row,) = dryrun("--gpu", "802MiB", "--context", "0")
+    assert row["fits"] is True and row["peak_used_bytes"] == row["total_bytes"] == 802 << 20
+    _, (row,) = dryrun("--gpu", "102MiB", "--context", "0", arguments=("1",))
+    assert row["fits"] is True and row["peak_used_bytes"] == 102 << 20
+    _, (row,) = dryrun("--gpu", "100MiB", "--context", "0", arguments=("1",), status=3)
+    assert row["fits"] is False and row["out_of_memory"]["line"] == "train.py:8"
+
+
 def test_one_that_does_not(dryrun):
     text, rows = dryrun("--gpu", "T4:1GiB", "--context", "200MiB", arguments=("20",), status=3)
     (row,) = rows
@@ -203,6 +213,24 @@ def test_json_goes_into_a_pipe_too(tmp_path):
     assert json.loads(os.read(reader, 1000)) == []
     os.close(reader)
     assert (tmp_path / "rows.json").is_fifo()
+
+
+def test_a_rank_that_is_killed_on_its_way_out(dryrun):
+    """A launcher that sees one rank fail ends the others, which may have failed too but are not quite gone."""
+    program = """
+import atexit, os, signal, sys
+if "rank" in sys.argv:
+    atexit.register(os.kill, os.getpid(), signal.SIGKILL)  # the last to be called
+    import torch
+    torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+else:
+    import subprocess
+    subprocess.run([sys.executable, "train.py", "rank"])
+    sys.exit(1)
+"""
+    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", program=program, status=3)
+    assert row["fits"] is False and row["end"] == {"how": "not known"}
+    assert f"{row['pid']}: no: 900.00 MiB asked in step 0 (train.py:6), with 0 bytes allocated" in text
 
 
 @pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
@@ -383,6 +411,8 @@ for step in range(1100): big.cpu()
 
 def test_wrong_words_are_named(dryrun):
     for words, message in ((("--gpu", "A1000"), '"A1000" is no GPU'),
+                           (("--gpu", "300MiB"), '"300MiB" is too small: a context takes 424.00 MiB of it'),
+                           (("--gpu", "T4", "--context", "20GiB"), "a context takes 20.00 GiB of it"),
                            (("--context", "much"), '--context: "much": expected a size'),
                            (("--allocator", "best"), "--allocator: best not in")):
         text, _ = dryrun(*words, status=2)

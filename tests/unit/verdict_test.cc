@@ -52,6 +52,18 @@ TEST(Verdict, OnlyAGoodEndIsAYes) {
   }
 }
 
+TEST(Verdict, WhatIsKilledAfterItsExceptionEndedByThat) {
+  for (const How how : {How::not_known, How::running, How::signalled}) {
+    ProcessFacts facts = raised("OutOfMemoryError", true, 1);
+    facts.end = {how, SIGTERM};
+    EXPECT_EQ(judge(facts).text(), "no");
+    facts.exception->out_of_memory = false;
+    EXPECT_EQ(judge(facts).text(), "not known");
+    facts.exception.reset();
+    EXPECT_EQ(judge(facts).text(), "not known");
+  }
+}
+
 TEST(Verdict, OutOfMemoryThatWasCaughtIsCounted) {
   EXPECT_EQ(judge(ended(How::exited, 0, 1, 1)).text(), "yes, after 1 out of memory");
   EXPECT_EQ(judge(ended(How::exited, 0, 3, 2)).text(), "yes, after 3 out of memory");
