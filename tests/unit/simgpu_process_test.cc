@@ -69,7 +69,7 @@ class DeviceMemoryTest : public ::testing::Test {
     for (GpuProfile& gpu : made) gpu.context_bytes = 100 * MiB;
     return made;
   }
-  DeviceMemory memory{Config{gpus(), gpus(), {0}, ""}};
+  DeviceMemory memory{Config{gpus(), gpus(), {0, 1}, ""}};
 };
 
 TEST_F(DeviceMemoryTest, ChargesAContextOnce) {
