@@ -1,5 +1,6 @@
 """The models of PyTorch's two allocators against the allocators themselves: to the byte, and to the
 call."""
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -14,10 +15,13 @@ TRACES = sorted((ROOT / "examples" / "traces").glob("*.gtrace"))
 PAIRS = [("native", "torch-native"), ("expandable", "torch-expandable")]
 
 
+def torch_version():
+    return ".".join(importlib.metadata.version("torch").split(".")[:2])
+
+
 @pytest.fixture(scope="module")
 def host():
-    import importlib.metadata
-    version = ".".join(importlib.metadata.version("torch").split(".")[:2])
+    version = torch_version()
     path = ROOT / "build" / "release" / "bin" / f"torch_host-{version}"
     if not path.exists():
         pytest.skip(f"{path.name} is not built (no CUDA runtime headers)")
@@ -49,7 +53,11 @@ def test_models_agree(host, trace):
 
 @pytest.mark.parametrize("trace", [t for t in TRACES if t.stat().st_size < 150_000], ids=lambda path: path.stem)
 def test_models_agree_where_memory_is_short(host, trace):
-    compare(rows(host, "fit", trace), "min_capacity_bytes")
+    compare(rows(host, "fit", "--passes", 1, trace), "min_capacity_bytes")
+    # The newest version's own releases less, or more, from the second pass on where memory is short.
+    needed = {name: row["min_capacity_bytes"] for name, row in rows(host, "fit", trace).items()}
+    differences = [abs(needed[genuine] / needed[model] - 1) for model, genuine in PAIRS]
+    assert max(differences) <= (0 if torch_version() == "2.11" else 0.004), needed
     least = rows(host, "fit", trace)["native"]["min_capacity_bytes"]
     found = rows(host, "replay", "--passes", 1, "--capacity", least, trace)
     compare(found, "peak_reserved_bytes", "calls", "host_syncs", "fits")
