@@ -150,6 +150,15 @@ std::string request_text(const json& request, bool has_torch) {
   return fmt::format("{} on GPU {}", text, request["device"].get<int>());
 }
 
+// Selections that found nothing: where nothing is known of what they select by, they never do.
+json empty_selections_of(const ProcessReport& report) {
+  if (report.record.empty_selections == 0) return {};
+  const json lines = member(report.torch, "first_empty_selection");
+  return {{"count", report.record.empty_selections},
+          {"line", lines.is_object() ? member(lines, "line") : json()},
+          {"library_line", lines.is_object() ? member(lines, "library_line") : json()}};
+}
+
 // A sentence on what is not plainly "yes".
 json reason_of(const ProcessReport& report, const json& request) {
   const Verdict& verdict = report.verdict;
@@ -208,6 +217,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
                              {"out_of_memory", request},
                              {"end", end_of(report.facts.end)},
                              {"exception", member(report.torch, "exception")},
+                             {"empty_selections", empty_selections_of(report)},
                              {"unknown_workspaces", words_of(record.unknown_workspaces)},
                              {"record", member(report.torch, "record")},
                              {"exit_status", exit_status}};
@@ -295,6 +305,16 @@ std::string text_of_rows(const json& rows, bool colour) {
         (allocators.size() > 1 ? " with " + row["allocator"].get<std::string>() : "");
     const std::string note = fmt::format("{}: {}: {}", who, row["verdict"].get<std::string>(),
                                          row["reason"].get<std::string>());
+    if (said.insert(note).second) add(note);
+  }
+  for (const json& row : rows) {
+    const json& empty = row["empty_selections"];
+    if (empty.is_null()) continue;
+    const std::string note = fmt::format(
+        "peaks may be too low: a mask or nonzero() selected nothing {}{}{}; numbers that no kernel "
+        "computed are zeros",
+        times(empty["count"].get<std::uint64_t>()), empty["count"] == 1 ? "" : ", first here",
+        lines_text(empty));
     if (said.insert(note).second) add(note);
   }
   if (!unknown.empty()) {

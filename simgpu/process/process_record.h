@@ -51,6 +51,8 @@ struct ProcessRecord {
   std::uint64_t survived = 0;
   OutOfMemory first;
   OutOfMemory last;
+  /// How often a selection (selections.h) found nothing.
+  std::uint64_t empty_selections = 0;
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
   PerDriverCall<std::uint64_t> calls{};
   Device devices[kDevices];

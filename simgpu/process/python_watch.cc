@@ -14,6 +14,7 @@ namespace {
 
 std::atomic<bool> watched{false};
 std::atomic<void (*)(unsigned long long)> reads_callback{nullptr};
+std::atomic<void (*)()> selection_callback{nullptr};
 std::atomic<void (*)()> end_callback{nullptr};
 
 bool wanted() {
@@ -82,10 +83,16 @@ void tell_python_of_reads(unsigned long long count) {
   if (auto* const callback = reads_callback.load(); callback != nullptr) callback(count);
 }
 
+void tell_python_of_selection() {
+  if (auto* const callback = selection_callback.load(); callback != nullptr) callback();
+}
+
 }  // namespace gapless::simgpu
 
-extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*ended)()) {
+extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*selected)(),
+                             void (*ended)()) {
   gapless::simgpu::reads_callback = reads;
+  gapless::simgpu::selection_callback = selected;
   gapless::simgpu::end_callback = ended;
 }
 

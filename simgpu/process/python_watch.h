@@ -19,14 +19,17 @@ SIMGPU_API void watch_python();
 void tell_python_of_end();
 /// The host has so often read back from one place what nobody knows. Call it without the lock.
 void tell_python_of_reads(unsigned long long count);
+/// For the first time, a selection found nothing. Call it without the lock.
+void tell_python_of_selection();
 
 }  // namespace gapless::simgpu
 
 extern "C" {
 /// Python's callbacks, each null to be told no more: `reads` at the 1,000th, 10,000th, ... time
-/// that the host reads back from one place what was not kept, `ended` before the process ends by
-/// _exit or exec.
-SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*ended)());
+/// that the host reads back from one place what was not kept, `selected` when a selection found
+/// nothing, for the first time, `ended` before the process ends by _exit or exec.
+SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*selected)(),
+                             void (*ended)());
 /// What reports of this process are to be named, without their endings; empty where it used no GPU.
 SIMGPU_API const char* simgpu_report_stem();
 }

@@ -3,7 +3,7 @@
 
 #include <cxxabi.h>
 
-#include "simgpu/process/small_kernels.h"
+#include "simgpu/process/selections.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -144,6 +144,31 @@ void recognise_reduction(const std::string& name, SmallKernel& kernel) {
 
 }  // namespace
 
+SmallKernel recognise_selection(const std::string& name) {
+  SmallKernel kernel;
+  const bool single_tile = has(name, "::DeviceReduceSingleTileKernel<");
+  kernel.type = argument_of(name, "NonZeroOp<");
+  if (kernel.type != NumberType::none) {
+    kernel.shape = Shape::selection;
+    if (single_tile) {
+      kernel.action = Action::count;
+    } else if (has(name, "::DeviceReduceKernel<")) {
+      kernel.action = Action::count_blocks;
+    } else if (has(name, "::DeviceSelectSweepKernel<")) {
+      kernel.action = Action::positions;
+    } else {
+      kernel.shape = Shape::none;
+    }
+  } else if (single_tile && has(name, "::plus<") && has(name, ">(int*, int*, int, ")) {
+    kernel.shape = Shape::selection;
+    kernel.action = Action::add_counts;
+  } else if (has(name, "::write_indices<long>(")) {
+    kernel.shape = Shape::selection;
+    kernel.action = Action::indices;
+  }
+  return kernel;
+}
+
 SmallKernel recognise_kernel(const std::string& mangled) {
   SmallKernel kernel;
   const bool casts = has(mangled, "unrolled_elementwise_kernel") && has(mangled, "LoadWithCast") &&
@@ -152,12 +177,16 @@ SmallKernel recognise_kernel(const std::string& mangled) {
       has(mangled, "18elementwise_kernel") && has(mangled, "gpu_kernel_impl_nocast");
   const bool elementwise = casts || strided || has(mangled, "vectorized_elementwise_kernel");
   const bool reduction = has(mangled, "reduce_kernel") && has(mangled, "ReduceOp");
-  if (!elementwise && !reduction) return kernel;
+  const bool selection = has(mangled, "NonZeroOp") ||
+                         has(mangled, "DeviceReduceSingleTileKernel") ||
+                         has(mangled, "write_indices");
+  if (!elementwise && !reduction && !selection) return kernel;
   int status = 0;
   char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
   if (text == nullptr) return kernel;
   const std::string name = text;
   std::free(text);
+  if (selection) return recognise_selection(name);
   // The parameters repeat the template's arguments.
   const std::string arguments = name.substr(0, name.find(">("));
   kernel.strided = strided;

@@ -31,6 +31,8 @@ class SIMGPU_API Recorder {
 
   /// With the lock of the process.
   void count(DriverCall call) { ++at()->calls[static_cast<std::size_t>(call)]; }
+  /// A selection found nothing. Whether it is the first.
+  bool selected_nothing() { return at()->empty_selections++ == 0; }
 
   // For any thread, with or without the lock of the process.
   /// The process has so much of the device in use; the first time, its record is kept from then on.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "simgpu/process/device_memory.h"
+#include "simgpu/process/selections.h"
 #include "simgpu/process/strided_numbers.h"
 
 namespace gapless::simgpu {
@@ -339,17 +340,20 @@ void run_reduction(const SmallKernel& kernel, void** arguments, DeviceMemory& me
 
 }  // namespace
 
-void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
+bool run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
   switch (kernel.shape) {
     case Shape::none:
-      return;
+      break;
     case Shape::elementwise:
       run_elementwise(kernel, arguments, memory);
-      return;
+      break;
     case Shape::reduction:
       run_reduction(kernel, arguments, memory);
-      return;
+      break;
+    case Shape::selection:
+      return run_selection(kernel, arguments, memory);
   }
+  return true;
 }
 
 }  // namespace gapless::simgpu

@@ -27,8 +27,8 @@ class DeviceMemory;
 
 /// What one kernel does.
 struct SmallKernel {
-  enum class Shape { none, elementwise, reduction };
-  enum class Form { tensors, scalar_first, scalar_second };  // of two operands
+  enum class Shape { none, elementwise, reduction, selection };  // the last: selections.h
+  enum class Form { tensors, scalar_first, scalar_second };      // of two operands
   enum class Action {
     fill,
     compare,  // >=, >, <=, <
@@ -46,7 +46,12 @@ struct SmallKernel {
     maximum,
     minimum,
     all,
-    any
+    any,
+    count,
+    count_blocks,
+    add_counts,
+    positions,
+    indices
   };
   Shape shape = Shape::none;
   Form form = Form::tensors;
@@ -62,6 +67,7 @@ struct SmallKernel {
 /// By the mangled name; Shape::none for all others.
 [[nodiscard]] SmallKernel recognise_kernel(const std::string& mangled);
 
-void run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory);
+/// False where it selected nothing (selections.h).
+bool run_small_kernel(const SmallKernel& kernel, void** arguments, DeviceMemory& memory);
 
 }  // namespace gapless::simgpu

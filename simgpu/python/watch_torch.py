@@ -29,7 +29,8 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
-    return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None}
+    return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
+            "first_empty_selection": None}
 
 
 state = _nothing_yet()
@@ -122,6 +123,11 @@ def _read_back(count):
                    for c in str(_current_lines()["line"]))
     print(f"simgpu: {line} has read back data that no kernel computed, {count:,} times from the "
           "same place; if a loop waits for a value, it waits for ever", file=sys.stderr, flush=True)
+
+
+@_quietly
+def _selection():
+    state["first_empty_selection"] = _current_lines()
 
 
 def _step(*_):
@@ -236,12 +242,13 @@ def _watch():
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
-    callbacks = ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None)(_end)
+    callbacks = (ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None)(_selection),
+                 ctypes.CFUNCTYPE(None)(_end))
     library.simgpu_watch(*callbacks)
 
     def at_exit(callbacks=callbacks):  # they live as long
         _end()
-        library.simgpu_watch(None, None)
+        library.simgpu_watch(None, None, None)
 
     atexit.register(at_exit)
     os.register_at_fork(after_in_child=_in_child)

@@ -669,6 +669,34 @@ torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4
     assert rows[0]["unknown_workspaces"] == ["libcudnn.so.9"]
 
 
+SELECTS = """
+import torch
+
+labels = torch.tensor([-100, 4, 5, -100]).cuda()
+logits = torch.zeros(4, 1 << 20, device="cuda")
+known = logits[labels != -100]
+assert known.shape == (2, 1 << 20), known.shape
+"""
+
+
+def test_a_selection_has_the_size_that_its_mask_gives_it(dryrun):
+    text, rows = dryrun("--gpu", "2GiB", program=SELECTS)
+    assert rows[0]["peak_allocated_bytes"] >= 24 << 20
+    assert "too low" not in text and rows[0]["empty_selections"] is None
+
+
+def test_a_selection_by_what_is_not_known_is_told(dryrun):
+    text, rows = dryrun("--gpu", "2GiB", program=SELECTS + """
+scores = torch.randn(4, device="cuda")
+for _ in range(3):
+    unknown = logits[scores > 0.5]
+    assert len(unknown) == 0
+""")
+    assert ("peaks may be too low: a mask or nonzero() selected nothing 3 times, first here (train.py:11); "
+            "numbers that no kernel computed are zeros") in text
+    assert rows[0]["empty_selections"] == {"count": 3, "line": "train.py:11", "library_line": None}
+
+
 def test_processes_share_their_gpus(dryrun):
     program = """
 import subprocess, sys

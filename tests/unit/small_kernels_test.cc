@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/process/device_memory.h"
+#include "simgpu/process/selections.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -177,6 +178,77 @@ TEST(Numbers, NarrowTypesGoThereAndBack) {
   EXPECT_EQ(static_cast<float>(Half::from(1e6F)), HUGE_VALF);
   EXPECT_TRUE(std::isnan(static_cast<float>(Half::from(NAN))));
   EXPECT_EQ(static_cast<float>(Bfloat::from(-3.0F)), -3.0F);
+}
+
+// What CUB's kernels are named after, shortened: torch 2.11's namespaces.
+TEST_F(SmallKernels, Selections) {
+  const std::string iterator =
+      "thrust::transform_iterator<at::native::(anonymous namespace)::NonZeroOp<bool>, bool const*>";
+  const std::string cub = "void at_cuda_detail::cub::detail::";
+  const SmallKernel count =
+      recognise_selection(cub + "reduce::DeviceReduceSingleTileKernel<" + iterator + ", int*>");
+  const SmallKernel blocks =
+      recognise_selection(cub + "reduce::DeviceReduceKernel<" + iterator + ", int*>");
+  const SmallKernel add =
+      recognise_selection(cub +
+                          "reduce::DeviceReduceSingleTileKernel<int*, int*, int, "
+                          "cuda::std::plus<void>, int, int>(int*, int*, int, "
+                          "cuda::std::plus<void>, int)");
+  const SmallKernel positions =
+      recognise_selection(cub + "select::DeviceSelectSweepKernel<" + iterator + ", long*>");
+  const SmallKernel indices =
+      recognise_selection("void at::native::write_indices<long>(long*, TensorDims<long>, int)");
+  for (const SmallKernel& kernel : {count, blocks, add, positions, indices}) {
+    ASSERT_EQ(kernel.shape, SmallKernel::Shape::selection);
+  }
+  EXPECT_EQ(recognise_selection(cub + "reduce::DeviceReduceSingleTileKernel<float*, float*>").shape,
+            SmallKernel::Shape::none);
+
+  const bool mask[] = {false, true, true, false, false, true};
+  ASSERT_TRUE(memory_.write(base_, mask, sizeof mask));
+  DeviceAddress flags = base_;
+  DeviceAddress sums = base_ + 512;
+  std::uint64_t numbers = 6;
+  void* counting[] = {&flags, &sums, &numbers};
+  EXPECT_TRUE(run_small_kernel(count, counting, memory_));
+  EXPECT_EQ((read<int, 1>(sums)), (std::array<int, 1>{3}));
+
+  // In three blocks; what the last user of that memory left there is not counted.
+  const int old[] = {7, 7, 7};
+  ASSERT_TRUE(memory_.write(sums, old, sizeof old));
+  struct Share {
+    int tiles[2] = {3, 0};
+    std::uint64_t items[3] = {};
+    std::uint64_t count = 6;
+    int blocks = 3;
+  } share;
+  void* counting_blocks[] = {&flags, &sums, &numbers, &share};
+  EXPECT_TRUE(run_small_kernel(blocks, counting_blocks, memory_));
+  DeviceAddress sum = base_ + 1024;
+  int block_count = 3;
+  void* adding[] = {&sums, &sum, &block_count};
+  EXPECT_TRUE(run_small_kernel(add, adding, memory_));
+  EXPECT_EQ((read<int, 1>(sum)), (std::array<int, 1>{3}));
+
+  std::int64_t first = 0;
+  DeviceAddress output = base_ + 2048;
+  int flag_count = 6;
+  void* placing[] = {&first, &flags, &output, nullptr, nullptr, nullptr, nullptr, &flag_count};
+  EXPECT_TRUE(run_small_kernel(positions, placing, memory_));
+  EXPECT_EQ((read<std::int64_t, 3>(output)), (std::array<std::int64_t, 3>{1, 2, 5}));
+
+  std::int64_t sizes[16] = {2, 3};  // rows, columns
+  int dimensions = 2;
+  std::int64_t found = 3;
+  DeviceAddress no_total = 0;
+  void* splitting[] = {&output, sizes, &dimensions, &found, &no_total};
+  EXPECT_TRUE(run_small_kernel(indices, splitting, memory_));
+  EXPECT_EQ((read<std::int64_t, 6>(output)), (std::array<std::int64_t, 6>{0, 0, 1, 1, 2, 2}));
+
+  flags = base_ + 3072;  // where nobody wrote
+  EXPECT_FALSE(run_small_kernel(count, counting, memory_));
+  numbers = 0;
+  EXPECT_TRUE(run_small_kernel(count, counting, memory_));
 }
 
 }  // namespace

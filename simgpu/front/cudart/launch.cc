@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/python_watch.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -24,7 +25,8 @@ std::vector<CallConfiguration>& configurations() {
   return stack;
 }
 
-int launch(const void* function, void** arguments, void* handle) {
+// `nothing`: it selected nothing, for the first time.
+int launch_locked(const void* function, void** arguments, void* handle, bool& nothing) {
   const Entry entry;
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
@@ -37,9 +39,17 @@ int launch(const void* function, void** arguments, void* handle) {
   if (known && !stream->capture) {
     auto& small = kernel->second.small;
     if (!small) small = recognise_kernel(kernel->second.name);
-    run_small_kernel(*small, arguments, process.memory);
+    const bool found = run_small_kernel(*small, arguments, process.memory);
+    nothing = !found && process.recorder.selected_nothing();
   }
   return abi::success;
+}
+
+int launch(const void* function, void** arguments, void* handle) {
+  bool nothing = false;
+  const int error = launch_locked(function, arguments, handle, nothing);
+  if (nothing) tell_python_of_selection();
+  return error;
 }
 
 }  // namespace
