@@ -311,8 +311,9 @@ std::string text_of_rows(const json& rows, bool colour) {
     const json& empty = row["empty_selections"];
     if (empty.is_null()) continue;
     const std::string note = fmt::format(
-        "peaks may be too low: a mask or nonzero() selected nothing {}{}{}; numbers that no kernel "
-        "computed are zeros",
+        "peaks may be too low: a selection (by a mask, nonzero, unique, repeat_interleave) was "
+        "empty "
+        "{}{}{}; numbers that no kernel computed are zeros",
         times(empty["count"].get<std::uint64_t>()), empty["count"] == 1 ? "" : ", first here",
         lines_text(empty));
     if (said.insert(note).second) add(note);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include <cxxabi.h>
@@ -142,6 +144,14 @@ void recognise_reduction(const std::string& name, SmallKernel& kernel) {
   }
 }
 
+// What is in the mangled names of kernels that select.
+constexpr const char* kSelections[] = {"NonZeroOp",
+                                       "DeviceReduceSingleTileKernel",
+                                       "write_indices",
+                                       "DeviceSelectSweepKernel",
+                                       "8__unique11UniqueAgent",
+                                       "compute_cuda_kernel"};
+
 }  // namespace
 
 SmallKernel recognise_selection(const std::string& name) {
@@ -165,6 +175,12 @@ SmallKernel recognise_selection(const std::string& name) {
   } else if (has(name, "::write_indices<long>(")) {
     kernel.shape = Shape::selection;
     kernel.action = Action::indices;
+  } else if (has(name, "::DeviceSelectSweepKernel<") || has(name, "::__unique::UniqueAgent<")) {
+    kernel.shape = Shape::selection;
+    kernel.action = Action::unique;
+  } else if (has(name, "compute_cuda_kernel<long>(")) {
+    kernel.shape = Shape::selection;
+    kernel.action = Action::repeat;
   }
   return kernel;
 }
@@ -177,9 +193,8 @@ SmallKernel recognise_kernel(const std::string& mangled) {
       has(mangled, "18elementwise_kernel") && has(mangled, "gpu_kernel_impl_nocast");
   const bool elementwise = casts || strided || has(mangled, "vectorized_elementwise_kernel");
   const bool reduction = has(mangled, "reduce_kernel") && has(mangled, "ReduceOp");
-  const bool selection = has(mangled, "NonZeroOp") ||
-                         has(mangled, "DeviceReduceSingleTileKernel") ||
-                         has(mangled, "write_indices");
+  const bool selection = std::any_of(std::begin(kSelections), std::end(kSelections),
+                                     [&](const char* part) { return has(mangled, part); });
   if (!elementwise && !reduction && !selection) return kernel;
   int status = 0;
   char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);

@@ -130,6 +130,10 @@ bool run_selection(const SmallKernel& kernel, void** arguments, DeviceMemory& me
     case Action::positions:
       write_positions(kernel, arguments, memory);
       return true;
+    case Action::unique:
+      return false;
+    case Action::repeat:  // repeats, their sums, output, count, size of the output
+      return read_at<std::int64_t>(arguments[4]) != 0 || read_at<std::int64_t>(arguments[3]) == 0;
     default:
       write_indices(arguments, memory);
       return true;

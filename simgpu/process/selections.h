@@ -8,6 +8,10 @@
 //   positions   DeviceSelectSweepKernel: where they are, in the order of memory
 //   indices     write_indices: the same by dimension
 //
+// Not computed, only known to have found nothing: torch.unique and unique_consecutive (the same
+// DeviceSelectSweepKernel without NonZeroOp, or one of Thrust's), and torch.repeat_interleave that
+// is not told its size (compute_cuda_kernel).
+//
 // How much memory a program takes hangs on the count. It is right where the numbers are known. What
 // is not known is zeros, of which nothing is found: so that is told.
 //

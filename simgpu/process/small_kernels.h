@@ -51,7 +51,9 @@ struct SmallKernel {
     count_blocks,
     add_counts,
     positions,
-    indices
+    indices,
+    unique,
+    repeat
   };
   Shape shape = Shape::none;
   Form form = Form::tensors;

@@ -692,9 +692,26 @@ for _ in range(3):
     unknown = logits[scores > 0.5]
     assert len(unknown) == 0
 """)
-    assert ("peaks may be too low: a mask or nonzero() selected nothing 3 times, first here (train.py:11); "
-            "numbers that no kernel computed are zeros") in text
+    assert ("peaks may be too low: a selection (by a mask, nonzero, unique, repeat_interleave) was empty 3 times, "
+            "first here (train.py:11); numbers that no kernel computed are zeros") in text
     assert rows[0]["empty_selections"] == {"count": 3, "line": "train.py:11", "library_line": None}
+
+
+@pytest.mark.parametrize("size", ["labels.unique()", "labels.unique(return_inverse=True)[0]",
+                                  "torch.unique_consecutive(labels)", "torch.unique(torch.stack([labels] * 2), dim=0)",
+                                  "torch.repeat_interleave(labels, torch.ones_like(labels))"])
+def test_other_sizes_that_are_not_known_are_told(dryrun, size):
+    text, rows = dryrun("--gpu", "2GiB", program=SELECTS + size)
+    assert "peaks may be too low" in text and rows[0]["empty_selections"]["line"] == "train.py:8"
+
+
+def test_a_size_that_the_program_tells_is_known(dryrun):
+    text, _ = dryrun("--gpu", "2GiB", program=SELECTS + """
+assert len(torch.repeat_interleave(labels, torch.ones_like(labels), output_size=4)) == 4
+embedding = torch.nn.Embedding(1000, 64, device="cuda")
+embedding(torch.arange(5000, device="cuda") % 1000).sum().backward()
+""")
+    assert "too low" not in text
 
 
 def test_processes_share_their_gpus(dryrun):
