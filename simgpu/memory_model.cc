@@ -313,6 +313,11 @@ std::optional<MemKind> MemoryModel::kind_of(MemHandle handle) const {
   return found->second.kind;
 }
 
+std::uint64_t MemoryModel::bytes_of(MemHandle handle) const {
+  const auto found = handles_.find(handle);
+  return found == handles_.end() || found->second.released ? 0 : found->second.bytes;
+}
+
 MemHandle MemoryModel::shared_handle(std::uint64_t id) const {
   const auto found = shared_.find(id);
   return found == shared_.end() ? 0 : found->second;

@@ -147,6 +147,22 @@ std::uint64_t SimDriver::used_bytes(DeviceIndex device) const {
   return memory_.device(device).used_bytes;
 }
 
+std::uint64_t SimDriver::peak_used_bytes(DeviceIndex device) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.device(device).peak_used_bytes;
+}
+
+std::uint64_t SimDriver::bytes_of(MemHandle handle) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.bytes_of(handle);
+}
+
+bool SimDriver::is_on_host(MemHandle handle) const {
+  const std::scoped_lock lock(mutex_);
+  const auto kind = memory_.kind_of(handle);
+  return kind && kind->on_host;
+}
+
 std::uint64_t SimDriver::used_host_bytes(DeviceIndex device) const {
   const std::scoped_lock lock(mutex_);
   return memory_.device(device).used_host_bytes;
@@ -324,7 +340,7 @@ DriverStatus SimDriver::mem_free(DeviceIndex device, DeviceAddress address) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::mem_free);
   if (!known(device)) return DriverStatus::invalid_device;
-  (void)may_wait("device_synchronize");
+  (void)may_wait("mem_free");
   timeline_.synchronize_device(device);
   std::string misuse;
   const DriverStatus status = memory_.free(device, address, misuse);
@@ -380,6 +396,7 @@ DriverStatus SimDriver::device_synchronize(DeviceIndex device) {
   const std::scoped_lock lock(mutex_);
   pay(DriverCall::device_synchronize);
   if (!known(device)) return DriverStatus::invalid_device;
+  (void)may_wait("device_synchronize");
   timeline_.synchronize_device(device);
   return DriverStatus::ok;
 }

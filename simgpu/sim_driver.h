@@ -75,8 +75,14 @@ class SimDriver final : public Driver {
   /// What is still held: "3 handles, 1 reservation"; empty where nothing is.
   [[nodiscard]] std::string leaks() const;
   [[nodiscard]] std::uint64_t used_bytes(DeviceIndex device) const;
+  /// The most that was ever in use.
+  [[nodiscard]] std::uint64_t peak_used_bytes(DeviceIndex device) const;
   /// Host memory that handles of the device take.
   [[nodiscard]] std::uint64_t used_host_bytes(DeviceIndex device) const;
+  /// Memory behind a handle; 0 for one that is not held.
+  [[nodiscard]] std::uint64_t bytes_of(MemHandle handle) const;
+  /// Whether that is host memory.
+  [[nodiscard]] bool is_on_host(MemHandle handle) const;
   /// The physical memory behind a range, or nothing where the device could not touch all of it.
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceIndex device,
                                                                   DeviceAddress address,
