@@ -4,7 +4,8 @@
 //   asleep   home |    .    |    .    |   .   | other |     pages 0 1 2 unmapped and released
 //   awake    home | weights | weights | cache | other |     other memory, at the same addresses
 //
-// Pages go that hold nothing but the pool's blocks and holes; one that it shares with others stays.
+// Pages go that hold nothing but the pool's blocks and holes; one that it shares with others stays,
+// and so does host memory (spill.cc), which is none of the device's.
 // They are unmapped in every window too; where a live block lies in one, the place is remembered
 // and filled again. Contents are the caller's matter (DeviceAllocator saves them).
 #include <algorithm>
@@ -40,7 +41,8 @@ std::vector<PageId> DeviceHeap::frames_only_of(PoolIndex pool,
   for (PageId page = 0; page < units.size(); page = frames.end(page)) {
     const auto is_full = [&](Unit used) { return used == page_units_; };
     const auto begin = units.begin() + page;
-    if (std::all_of(begin, begin + frames.pages(page), is_full)) pages.push_back(page);
+    const bool full = std::all_of(begin, begin + frames.pages(page), is_full);
+    if (full && !is_spilled(page << page_shift_)) pages.push_back(page);
   }
   return pages;
 }
@@ -113,7 +115,7 @@ void DeviceHeap::forget_asleep(PoolIndex pool) {
   if (found == asleep_.end()) return;
   unite_pool(pool);  // a page that several streams share is one hole then
   for (const WindowPlace& place : found->second.places) {
-    mapper_.forget_place(place);
+    mapper_.forget_asleep(place);
   }
   for (const PageId page : found->second.frames) {
     home_.remove_pages({page, home_.frames().pages(page)});

@@ -15,7 +15,7 @@ constexpr std::size_t kMostSizes = 65536;
 constexpr std::uint64_t kPagesPerEvent = 16;
 
 // Addresses reserved at a time, in multiples of the home's.
-constexpr std::uint64_t kReservationFactor = 8;
+constexpr std::uint64_t kReservationFactor = 2;
 
 }  // namespace
 
@@ -71,7 +71,7 @@ bool WindowMapper::missed_before(Unit size, std::uint64_t volume_bytes) {
 std::vector<WindowId> WindowMapper::idle_windows() const {
   std::vector<WindowId> idle;
   windows_.for_each([&](WindowId id, const Window& window) {
-    if (window.retired || window.pins != 0) return;
+    if (window.retired || !window.may_change()) return;
     for (std::size_t i = 0; i < window.freed_epoch.size(); ++i) {
       if (window.freed_epoch[i] > streams_.completed(static_cast<StreamIndex>(i))) return;
     }
@@ -132,6 +132,16 @@ DriverStatus WindowMapper::clear_places(const WindowPlan& plan) {
     if (status != DriverStatus::ok) return status;
   }
   return DriverStatus::ok;
+}
+
+std::vector<UnitRange> WindowMapper::home_ranges(const WindowPlan& plan, Unit size) const {
+  std::vector<PageId> pages;
+  if (plan.window) pages = windows_.at(*plan.window).pages;
+  for (const auto& [place, page] : plan.fills) {
+    if (place >= pages.size()) pages.resize(std::size_t{place} + 1, kNoPage);
+    pages[place] = page;
+  }
+  return windows_.home_ranges(pages, plan.begin, size);
 }
 
 DriverStatus WindowMapper::map(const WindowPlan& plan, std::span<const MemHandle> handles,
@@ -262,7 +272,7 @@ bool WindowMapper::unmap_window(WindowId id) {
 bool WindowMapper::unmap_idle() {
   std::vector<WindowId> idle;
   windows_.for_each([&](WindowId id, const Window& window) {
-    if (window.live.empty() && !window.retired && window.pins == 0) idle.push_back(id);
+    if (window.live.empty() && !window.retired && window.may_change()) idle.push_back(id);
   });
   bool done = true;
   for (const WindowId id : idle) done &= unmap_window(id);
@@ -271,6 +281,11 @@ bool WindowMapper::unmap_idle() {
 
 MemoryPiece WindowMapper::frame_of(PageId page, std::span<const MemHandle> handles) const {
   return {home_.frames().pages(page) * page_bytes_, handles[page]};
+}
+
+void WindowMapper::forget_asleep(const WindowPlace& place) {
+  --windows_.at(place.window).asleep;
+  forget_place(place);
 }
 
 void WindowMapper::forget_place(const WindowPlace& place) {
@@ -300,6 +315,7 @@ DriverStatus WindowMapper::unmap_frame(PageId page, std::vector<WindowPlace>& ke
     if (status != DriverStatus::ok) return status;
     if (keeps) {
       kept.push_back(place);
+      ++windows_.at(place.window).asleep;
     } else {
       forget_place(place);
     }
@@ -328,6 +344,7 @@ DriverStatus WindowMapper::map_places(std::vector<WindowPlace>& places,
       mappings.push_back({address, frame_of(places[i].page, handles)});
     }
     if (const DriverStatus status = space_.map(mappings); status != DriverStatus::ok) return status;
+    windows_.at(places[first].window).asleep -= static_cast<std::uint32_t>(places.size() - first);
     places.resize(first);
   }
   return DriverStatus::ok;

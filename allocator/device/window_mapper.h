@@ -83,6 +83,8 @@ class WindowMapper {
                                                             std::uint32_t calls_below) const {
     return planner_.plan_repair(size, reach, idle_windows(), calls_below, 0);
   }
+  /// The home's units that a request of `size` units would have by a plan that lacks no page.
+  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowPlan& plan, Unit size) const;
   /// Carries out a plan that lacks no page. `handles`: by page of the home, its frame's. On failure
   /// no block is affected; places of a repaired window may have lost their pages.
   DriverStatus map(const WindowPlan& plan, std::span<const MemHandle> handles, Unit size,
@@ -102,8 +104,8 @@ class WindowMapper {
   DriverStatus unmap_frame(PageId page, std::vector<WindowPlace>& kept);
   /// Maps their frames again; those that are mapped leave the list.
   DriverStatus map_places(std::vector<WindowPlace>& places, std::span<const MemHandle> handles);
-  /// That place, which is not mapped, loses its frame.
-  void forget_place(const WindowPlace& place);
+  /// That place, which unmap_frame() kept, loses its frame.
+  void forget_asleep(const WindowPlace& place);
 
   /// Unmaps retired windows whose last use has completed.
   void unmap_retired();
@@ -131,6 +133,8 @@ class WindowMapper {
   void record_events(bool force);
   /// A page's frame as physical memory.
   [[nodiscard]] MemoryPiece frame_of(PageId page, std::span<const MemHandle> handles) const;
+  /// That place, which is not mapped, loses its frame.
+  void forget_place(const WindowPlace& place);
   DriverStatus unmap_places(WindowId window, std::uint32_t begin, std::uint32_t end);
   /// Unmaps what a plan wants out of a window.
   DriverStatus clear_places(const WindowPlan& plan);

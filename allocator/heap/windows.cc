@@ -140,12 +140,12 @@ void Windows::set_page(WindowId id, std::uint32_t place, PageId page) {
   ++mapped_pages_;
 }
 
-std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
-  const std::vector<PageId>& pages = windows_[spot.window].pages;
+std::vector<UnitRange> Windows::home_ranges(const std::vector<PageId>& pages, Unit begin_at,
+                                            Unit size) const {
   const Unit page_units = home_.page_units();
   std::vector<UnitRange> ranges;
-  const Unit end = spot.begin + spot.size;
-  for (Unit at = spot.begin; at < end;) {
+  const Unit end = begin_at + size;
+  for (Unit at = begin_at; at < end;) {
     const Unit inside = at % page_units;
     const Unit part = std::min(page_units - inside, end - at);
     const Unit begin = pages[at / page_units] * page_units + inside;
@@ -162,7 +162,7 @@ std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
 std::optional<WindowId> Windows::least_recently_used() const {
   std::optional<WindowId> oldest;
   for_each([&](WindowId id, const Window& window) {
-    if (!window.live.empty() || window.retired || window.pins != 0) return;
+    if (!window.live.empty() || window.retired || !window.may_change()) return;
     if (!oldest || window.last_use < windows_[*oldest].last_use) oldest = id;
   });
   return oldest;

@@ -53,6 +53,11 @@ struct Window {
   bool retired = false;
   /// By how many pools: a graph may write to any place of it.
   std::uint32_t pins = 0;
+  /// Places whose frames are unmapped while a pool sleeps, to be mapped there again.
+  std::uint32_t asleep = 0;
+
+  /// Whether it may be unmapped or repaired, as far as that goes.
+  [[nodiscard]] bool may_change() const { return pins == 0 && asleep == 0; }
 };
 
 /// Room for a request in a window: units [begin, begin + size) counted from the window's begin.
@@ -90,7 +95,12 @@ class Windows {
   void touch(WindowId window) { windows_[window].last_use = ++uses_; }
 
   /// The home's units behind a spot, neighbours joined, in the window's order.
-  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const;
+  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const {
+    return home_ranges(windows_[spot.window].pages, spot.begin, spot.size);
+  }
+  /// The same were a window made of those pages.
+  [[nodiscard]] std::vector<UnitRange> home_ranges(const std::vector<PageId>& pages, Unit begin,
+                                                   Unit size) const;
 
   /// A run of wholly free pages at a window's end.
   struct Tail {

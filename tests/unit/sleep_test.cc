@@ -87,6 +87,62 @@ TEST_F(Sleep, MemoryGoesAndComesBackAtTheSameAddresses) {
   finish();
 }
 
+// The host reads the contents: after all work that writes them, whatever stream that is on.
+TEST_F(Sleep, WorkInFlightIsDoneFirst) {
+  start({.capacity = 128 * MiB, .keep_contents = true});
+  fill();
+  for (const DeviceAddress address : blocks) {
+    ASSERT_EQ(allocator->record_stream(address, side), Status::ok);
+    gpu->order(0, 0, side);
+    write(address, 512, side, 1000000000);
+  }
+  ASSERT_EQ(allocator->sleep_pool(kWeights, true), Status::ok);
+  ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
+  finish();
+}
+
+// Its blocks in a window go, the window stays until the pool wakes or goes too.
+TEST_F(Sleep, MemoryMayBeGivenBackMeanwhile) {
+  for (const bool wakes : {false, true}) {
+    start({.capacity = 128 * MiB});
+    fill();
+    ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
+    free(blocks.back());  // the one in a window
+    blocks.pop_back();
+    free(others.back());
+    others.pop_back();
+    EXPECT_EQ(allocator->trim(), Status::ok);
+    allocator->validate();
+    if (wakes) {
+      ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
+    }
+    finish();
+    blocks.clear();
+    EXPECT_EQ(allocator->trim(), Status::ok);
+    EXPECT_EQ(reserved(), 0U);
+    testing::OnDevice::TearDown();
+  }
+}
+
+// What is free in a pool without users is everyone's, but not what has no memory.
+TEST_F(Sleep, WhatIsFreeAsleepIsNotForOthers) {
+  start({.capacity = 128 * MiB});
+  begin(kWeights);
+  const DeviceAddress gone = plain_alloc(8 * MiB);
+  const DeviceAddress stays = plain_alloc(8 * MiB);
+  end(kWeights);
+  ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
+  free(gone);
+  while (allocator->pool_users(kWeights) != 0) release(kWeights);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(allocator->trim_pool(kWeights), Status::ok);
+  const DeviceAddress other = alloc(6 * MiB);
+  EXPECT_NE(other, gone);
+  free(other);
+  EXPECT_EQ(allocator->wake_pool(kWeights), Status::ok);
+  free(stays);
+}
+
 TEST_F(Sleep, BlocksMayBeFreedAsleep) {
   start({.capacity = 128 * MiB, .keep_contents = true});
   fill();
