@@ -18,7 +18,8 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   const Owner general = heap.streams().number_of(stream);
   bool capturing = false;
-  const DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
+  DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
+  if (asked != DriverStatus::ok) asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) return heap.refused(asked);
   pool.captured = pool.captured || capturing;
   request.owner = heap.owner_in_pool(general, index);
@@ -41,17 +42,17 @@ void DeviceAllocator::note_pool_block(PoolIndex index, std::uint64_t bytes) {
   pool.live_bytes += bytes;
 }
 
-DeviceHeap::Placed DeviceAllocator::place_from_pools(Unit units, Owner owner,
-                                                     const Demand& demand) {
+bool DeviceAllocator::open_pools(Unit units) {
   bool opened = false;
+  // A pool's memory is not given up for what cannot be had anyhow.
+  const bool may_fit = pools_.any() && main_.heap.could_fit(units);
   pools_.for_each([&](const PrivatePool& pool) {
-    if (!pool.use_on_oom || pool.captured) return;
+    if (!may_fit || !pool.use_on_oom || pool.captured) return;
+    if (main_.heap.is_asleep(pool.index)) return;
     main_.heap.open_pool(pool.index);
     opened = true;
   });
-  if (!opened || main_.heap.streams().sets().pool_of(owner) != 0)
-    return {Status::out_of_memory, 0, 0};
-  return main_.heap.place(units, owner, demand);
+  return opened;
 }
 
 void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {
@@ -135,6 +136,17 @@ Status DeviceAllocator::end_pool(PoolId id) {
   return Status::ok;
 }
 
+bool DeviceAllocator::may_capture_unseen(const DeviceHeap& heap) const {
+  if (capture_marks_ && *capture_marks_ == 0) return false;
+  const StreamSets& sets = heap.streams().sets();
+  std::vector<StreamHandle> seen;
+  for (std::size_t i = 0; i < sets.streams(); ++i) {
+    const DeviceStream& stream = sets.stream(static_cast<StreamIndex>(i));
+    if (stream.device == device_) seen.push_back(stream.handle);
+  }
+  return pools_.begun_for_none_of(seen);
+}
+
 void DeviceAllocator::expect_capture_marks() {
   const std::scoped_lock lock(lock_);
   if (!capture_marks_) capture_marks_ = 0;
@@ -182,6 +194,7 @@ Status DeviceAllocator::set_pool_source(PoolId id, PoolSource source) {
   DeviceHeap& heap = sourced->arena.heap;
   heap.set_limit_bytes(main_.heap.limit_bytes());
   heap.set_reserved_elsewhere([this, &heap] { return reserved_beside(heap); });
+  heap.streams().set_unseen_captures([this, &heap] { return may_capture_unseen(heap); });
   return Status::ok;
 }
 
@@ -241,7 +254,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     delta.freed.push_back(heap.address_of(id));
     free_block(arena, arena.take(delta.freed.back()));
   }
-  heap.unite_pool(pool->index);
+  heap.unite_for_restore(pool->index);
   for (const auto& [address, block] : wanted) {
     // The pool may have been given up and made again meanwhile.
     const Owner owner = heap.owner_in_pool(block->owner, pool->index);
@@ -253,6 +266,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   }
   if (statistics_.has_deferred()) statistics_.note_active();
   --pool->users;
+  give_up_if_unused(*pool);  // it had blocks, and has none now
   restores_ = false;
   keep_soft_limit();
   return Status::ok;

@@ -10,6 +10,7 @@
 // the device's pace. Whether it is done decides between that memory and growth.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "allocator/base/bytes.h"
 #include "allocator/device/device_heap.h"
@@ -70,13 +71,63 @@ bool DeviceHeap::is_done(Owner owner, const std::vector<UnitRange>& ranges) {
 
 DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, Owner owner) {
   if (streams_.several()) {
-    last_driver_status_ = come_after(owner, fit.hole, {fit.begin, size});
-    if (last_driver_status_ != DriverStatus::ok) return failure();
+    const DriverStatus status = come_after(owner, fit.hole, {fit.begin, size});
+    if (status != DriverStatus::ok) return failure(status);
   }
   return in_hole(fit, size);
 }
 
+// --- what streams refuse -------------------------------------------------------------------------
+//
+//   stream 1, capturing   frees [ 4 | 5 | 6 ] in the capture: no event can say when that is done
+//   stream 2 asks         4, 5 and 6 belong to "stream 1, aside", which is within no search's reach
+//   afterwards            they are stream 1's again, as old as they were
+
+bool DeviceHeap::set_aside_refused(Owner owner) {
+  streams_.take_refusals();
+  const PoolIndex own_pool = streams_.sets().pool_of(owner);
+  bool any = false;
+  const std::size_t owners = streams_.sets().owners();
+  for (std::size_t i = 0; i <= owners; ++i) {
+    const auto of = static_cast<Owner>(i);
+    const PoolIndex pool = streams_.sets().pool_of(of);
+    if (of == owner || (pool != 0 && pool != own_pool && pool != kSpillPool)) continue;
+    const Epoch last = streams_.refused_after(of);
+    if (last == kNoEpoch) continue;
+    const int place = pool == 0 ? 0 : pool == kSpillPool ? 1 : 2;
+    const auto aside_pool = static_cast<PoolIndex>(kAsidePools + place);
+    const Owner aside = streams_.sets().members(of).empty() ? streams_.sets().anyone_in(aside_pool)
+                                                            : owner_in_pool(of, aside_pool);
+    home_.note_pool(aside, aside_pool);
+    if (!home_.set_aside(of, last, aside)) continue;
+    aside_.emplace_back(of, aside);
+    any = true;
+  }
+  return any;
+}
+
+void DeviceHeap::take_back_aside() {
+  for (const auto& [owner, aside] : std::exchange(aside_, {})) home_.take_back(owner, aside);
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_all(Unit size, Owner owner, const Demand& demand) {
+  const Reach reach(owner, streams_.now());
+  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, owner);
+    if (ends_search(placed)) return placed;
+  }
+  if (!use_windows()) return search_again(size, owner, demand);
+  if (const auto spot = mapper_.find(size, reach)) {
+    const Placed placed = in_window(*spot, owner);
+    if (ends_search(placed)) return placed;
+  }
+  return map_window_or_grow(size, reach, demand, home_.growth_for(size, reach, false));
+}
+
+// --- the order of choices ------------------------------------------------------------------------
+
 DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const Demand& demand) {
+  const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
   const StreamIndex stream = streams_.sets().members(owner).front();
   largest_[stream] = std::max(largest_[stream], size);
@@ -119,8 +170,8 @@ DeviceHeap::Placed DeviceHeap::place_in_pieces(const Fit& instead, Unit size, Ow
   if (!is_full()) return {};
   WindowSpot spot;
   const auto plan_again = [&] { return mapper_.plan_new(size, owner); };
-  last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
-  return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : Placed{};
+  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot);
+  return status == DriverStatus::ok ? in_window(spot, owner) : Placed{};
 }
 
 void DeviceHeap::note_reuse(Owner owner, Unit size) {
@@ -154,6 +205,7 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_as_before(Unit size, Owner o
                             ? in_hole_of_any({home_.hole_at(spot.begin), spot.begin}, size, owner)
                             : in_window(spot, owner);
   if (placed.status != Status::ok) return {};
+  ++recalls_;
   recall_.note(place);
   return placed;
 }
@@ -212,7 +264,7 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
 
 void DeviceHeap::age() {
   const Epoch now = streams_.now();
-  if (now <= kOldAfter) return;
+  if (now <= kOldAfter || streams_.any_capturing()) return;
   for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
     const PoolIndex pool = streams_.sets().pool_of(static_cast<Owner>(owner));
     if (pool == 0) home_.settle(static_cast<Owner>(owner), now - kOldAfter);

@@ -66,7 +66,10 @@ class SourceDriver final : public ForwardingDriver {
   DriverStatus mem_free(DeviceIndex device, DeviceAddress address) override;
 
  protected:
-  DriverStatus around(DriverCall /*kind*/, const Call& call) override { return call(); }
+  DriverStatus around(DriverCall kind, const Call& call) override {
+    // What the device has left says nothing of the source.
+    return kind == DriverCall::mem_info ? DriverStatus::not_supported : call();
+  }
 
  private:
   PoolSource source_;

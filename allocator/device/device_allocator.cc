@@ -19,6 +19,7 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
       watches_frees_(options.soft_limit != UINT64_MAX),
       deferred_(driver) {
   main_.heap.set_reserved_elsewhere([this] { return reserved_beside(main_.heap); });
+  main_.heap.streams().set_unseen_captures([this] { return may_capture_unseen(main_.heap); });
 }
 
 DeviceAllocator::~DeviceAllocator() {
@@ -43,8 +44,8 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
       return Status::ok;
     status = alloc_locked(bytes, rounded_bytes, stream, address, usage, false);
   }
-  if (status != Status::out_of_memory) return status;
-  return alloc_after_failure(bytes, rounded_bytes, stream, address, usage);
+  if (status == Status::ok || status == Status::invalid_argument) return status;
+  return alloc_after_failure(bytes, rounded_bytes, stream, address, usage, status);
 }
 
 inline bool DeviceAllocator::alloc_in_hole(std::uint64_t bytes, std::uint64_t rounded_bytes,
@@ -69,16 +70,15 @@ inline bool DeviceAllocator::alloc_in_hole(std::uint64_t bytes, std::uint64_t ro
 
 Status DeviceAllocator::alloc_after_failure(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                             StreamHandle stream, DeviceAddress& address,
-                                            Usage* usage) {
+                                            Usage* usage, Status status) {
   const auto again = [&](bool last_resort) {
     const std::scoped_lock lock(lock_);
     return alloc_locked(bytes, rounded_bytes, stream, address, usage, last_resort);
   };
-  Status status = Status::out_of_memory;
-  if (bytes <= kMostBytes && free_some_memory()) status = again(false);
-  if (status == Status::out_of_memory && (options_.headroom != 0 || options_.spill != 0)) {
-    status = again(true);
+  if (status == Status::out_of_memory && bytes <= kMostBytes && free_some_memory()) {
+    status = again(false);
   }
+  if (status != Status::ok && (options_.headroom != 0 || options_.spill != 0)) status = again(true);
   if (status == Status::out_of_memory) note_out_of_memory(bytes, stream);
   return status;
 }
@@ -145,19 +145,25 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
   const auto peak = static_cast<std::uint64_t>(statistics_.peak_allocated_bytes());
   const Demand demand{std::max(peak, allocated + rounded),
                       static_cast<std::uint64_t>(statistics_.volume_bytes())};
-  DeviceHeap::Placed placed;
+  const auto place = [&] {
+    if (pools_.active()) [[unlikely]] {
+      return place_in_begun_pool(stream, demand, request);
+    }
+    return main_.heap.place(units, request.owner, demand);
+  };
   if (last_resort) main_.heap.keep_headroom(false);
-  if (pools_.active()) [[unlikely]] {
-    placed = place_in_begun_pool(stream, demand, request);
-  } else {
-    placed = main_.heap.place(units, request.owner, demand);
-  }
+  DeviceHeap::Placed placed = place();
+  const auto may_go_on = [&] {
+    const bool failed =
+        placed.status == Status::out_of_memory || placed.status == Status::driver_error;
+    return failed && request.arena == &main_;
+  };
+  if (may_go_on() && open_pools(units)) placed = place();
   if (last_resort) main_.heap.keep_headroom(true);
-  if (placed.status == Status::out_of_memory && pools_.any() && request.arena == &main_) {
-    placed = place_from_pools(units, request.owner, demand);
-  }
-  if (placed.status == Status::out_of_memory && last_resort && request.arena == &main_) {
-    placed = main_.heap.place_in_spill(request.units, request.owner, demand);
+  if (may_go_on() && last_resort) {
+    const DeviceHeap::Placed found =
+        main_.heap.place_in_spill(request.units, request.owner, demand);
+    if (found.status == Status::ok) placed = found;
   }
   if (placed.status != Status::ok) {
     last_failure_ = describe_failure(bytes, *request.arena, request.owner, placed.status);

@@ -271,10 +271,10 @@ class DeviceAllocator {
   [[gnu::noinline]] Status alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                         StreamHandle stream, DeviceAddress& address, Usage* usage,
                                         bool last_resort);
-  /// The rest of alloc(), when there was not enough memory.
+  /// The rest of alloc(), when there was not enough memory or the driver refused (`status`).
   [[gnu::noinline]] Status alloc_after_failure(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                                StreamHandle stream, DeviceAddress& address,
-                                               Usage* usage);
+                                               Usage* usage, Status status);
   [[nodiscard]] Usage usage_with(std::uint64_t block_bytes) const {
     return {block_bytes, static_cast<std::uint64_t>(statistics_.allocated_bytes()),
             static_cast<std::uint64_t>(statistics_.reserved_bytes())};
@@ -349,8 +349,8 @@ class DeviceAllocator {
   void make_pool(PoolId id);
   /// Copies back what was saved of the pool; what could not be copied stays saved.
   DriverStatus restore_contents(PoolIndex pool);
-  /// After running out: with what is free in pools that allow it.
-  DeviceHeap::Placed place_from_pools(Unit units, Owner owner, const Demand& demand);
+  /// After running out: what is free in pools that allow it is everyone's. Whether there are such.
+  bool open_pools(Unit units);
   void note_pool_block(PoolIndex index, std::uint64_t bytes);
   void note_pool_free(PoolIndex index, std::uint64_t bytes);
   void give_up_if_unused(const PrivatePool& pool);
@@ -389,6 +389,8 @@ class DeviceAllocator {
   [[nodiscard]] bool captures() const {
     return capture_marks_ ? *capture_marks_ > 0 : main_.heap.streams().watches_captures();
   }
+  /// Whether a graph may be captured on a stream that the heap has not seen: the host must not wait.
+  [[nodiscard]] bool may_capture_unseen(const DeviceHeap& heap) const;
   /// Where record_stream() was called for the block, it counts as active a while longer.
   void defer_if_used(const Arena& arena, const Block& block);
   /// Gives free pages back where more than the soft limit is reserved and that would help.

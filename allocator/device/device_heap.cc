@@ -16,18 +16,29 @@ std::uint64_t usable_page_bytes(const DeviceProperties& properties, const Option
   return align_up(options.page_size, vmm ? properties.granularity_bytes : 2 * MiB);
 }
 
-// Room for every page of the device and some more, since pages that were given back leave gaps and
-// memory that is not contiguous keeps a page of distance.
-PageId home_pages(const DeviceProperties& properties, std::uint64_t spill_bytes,
-                  std::uint64_t page_bytes) {
+// Addresses cost little, and a request is not to fail for the lack of them: pools that sleep keep
+// theirs, and pages that were given back leave gaps. Where no windows join what is scattered, each
+// request needs a place in one piece, and memory that is not contiguous keeps a page of distance.
+constexpr std::uint64_t kHomeFactor = 4;
+constexpr std::uint64_t kHomeFactorWithoutWindows = 8;
+
+PageId home_pages(const DeviceProperties& properties, const Options& options,
+                  std::uint64_t spill_bytes, std::uint64_t page_bytes) {
+  const bool windows = properties.has_vmm && options.vmm && options.windows;
   const std::uint64_t pages = (properties.total_bytes + spill_bytes) / page_bytes;
   const std::uint64_t most = UINT32_MAX / (page_bytes / kUnitBytes) - 1;
-  return static_cast<PageId>(std::min(pages + pages / 8 + 16, most));
+  const std::uint64_t factor = windows ? kHomeFactor : kHomeFactorWithoutWindows;
+  return static_cast<PageId>(std::min(factor * pages + 16, most));
 }
 
 std::uint64_t spill_of(const DeviceProperties& properties, const Options& options) {
   return properties.has_vmm && options.vmm && properties.can_map_host ? options.spill : 0;
 }
+
+// The device is asked how much it has left before growth by more pages than this, and before growth
+// that takes more than half of what it was last known to have: few calls in all, and what it has
+// not is not tried.
+constexpr std::uint64_t kAskFrom = 64;
 
 // Of a page, where a block of a few pages lies in a window: it cuts two. Measured,
 // docs/measurements.md.
@@ -52,14 +63,15 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       page_units_(static_cast<Unit>(page_bytes_ / kUnitBytes)),
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
       home_(blocks_, page_units_,
-            home_pages(properties, spill_of(properties, options), page_bytes_)),
+            home_pages(properties, options, spill_of(properties, options), page_bytes_)),
       streams_(driver, device),
       physical_(driver, device, share_of(properties, options)),
       home_space_(driver, device, std::uint64_t{home_.max_pages()} * page_bytes_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0),
-      spill_bytes_(spill_of(properties, options)) {
+      spill_bytes_(spill_of(properties, options)),
+      device_bytes_(properties.total_bytes) {
   physical_.set_limit_bytes(options.limit);
   keep_headroom(true);
 }
@@ -68,8 +80,8 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 
 DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   if (streams_.several()) {
-    last_driver_status_ = come_after(owner, mapper_.windows().home_ranges(spot));
-    if (last_driver_status_ != DriverStatus::ok) return failure();
+    const DriverStatus status = come_after(owner, mapper_.windows().home_ranges(spot));
+    if (status != DriverStatus::ok) return failure(status);
   }
   const BlockId id = blocks_.make();
   Block& block = blocks_[id];
@@ -119,59 +131,111 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
 // --- the miss ladder ---------------------------------------------------------------------------
 
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
+  const Request request(*this);
   ++misses_;
+  const std::uint64_t lacking = pages_lacking(size);
+  const bool too_large = vmm_ && device_pages() + lacking > device_bytes_ / page_bytes_;
+  if (physical_.unreleased() == 0 && (too_large || lacking > limit_pages_left())) {
+    return failure(DriverStatus::out_of_memory);
+  }
   if (!streams_.watches_captures()) mapper_.unmap_retired();
   if (physical_.host_bytes() != 0) give_back_idle_spill(demand);
-  Placed placed = try_ladder(size, owner, demand);
-  if (placed.status == Status::out_of_memory && physical_.unreleased() != 0) {
+  const auto anywhere = [&] { return search_again(size, owner, demand); };
+  Placed placed = search(owner, anywhere);
+  if (placed.status != Status::ok && physical_.unreleased() != 0) {
     // Memory the driver would not take back may go now.
     physical_.retry_releases();
     ceiling_pages_ = UINT64_MAX;
-    placed = try_ladder(size, owner, demand);
+    asked_ = told_ = false;
+    placed = search(owner, anywhere);
   }
-  if (placed.status != Status::ok && streams_.several()) {
+  if (placed.status == Status::ok) return placed;
+  if (!could_fit(size)) {
+    last_driver_status_ = DriverStatus::out_of_memory;
+    return failure();
+  }
+  return search_everywhere(size, owner, demand);
+}
+
+DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const Demand& demand) {
+  const auto anywhere = [&] { return search_again(size, owner, demand); };
+  // What was refused once may be granted now.
+  take_back_aside();
+  streams_.forget_refusals();
+  Placed placed = search(owner, anywhere);
+  if (placed.status == Status::ok) return placed;
+  if (streams_.several()) {
+    if (streams_.any_capturing()) {
+      return search(owner, [&] { return place_in_all(size, owner, demand); });
+    }
     // Neighbouring holes of several owners are one hole to whoever waits for all of them.
     settle_all();
-    placed = search_again(size, owner, demand);
-  }
-  if (placed.status != Status::ok && streams_.several() && !streams_.any_capturing() &&
-      finish_streams() == DriverStatus::ok) {
-    // What a stream refused to wait for is done now.
+    placed = search(owner, anywhere);
+    if (placed.status == Status::ok) return placed;
+    // What a stream refused to wait for is done then.
+    if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {
+      return failure(status);
+    }
     ++retries_;
-    placed = search_again(size, owner, demand);
+    placed = search(owner, anywhere);
   }
-  if (placed.status == Status::out_of_memory && !vmm_ && home_.free_pages(owner) != 0) {
-    // Free segments that cannot be joined may make room for one that is large enough.
-    ++retries_;
-    if (trim(0) == Status::ok) placed = try_ladder(size, owner, demand);
-  }
+  if (placed.status != Status::ok && !vmm_) placed = place_after_trim(size, owner, demand);
   return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::place_after_trim(Unit size, Owner owner, const Demand& demand) {
+  std::uint64_t free_bytes = 0;
+  for (const PageRange& segment : plain_segments_) {
+    PageId free = 0;
+    while (free < segment.count && home_.is_free(segment.first + free, owner)) ++free;
+    if (free == segment.count) free_bytes += segment.count * page_bytes_;
+  }
+  const std::uint64_t wanted_bytes = align_up(size * kUnitBytes, page_bytes_);
+  std::uint64_t left_bytes = limit_pages_left() * page_bytes_;
+  left_bytes = std::min(left_bytes, physical_.free_on_device().value_or(0));
+  const std::uint64_t missing_bytes = wanted_bytes - std::min(wanted_bytes, left_bytes);
+  if (missing_bytes > free_bytes) return failure();
+  const auto retry = [&](std::uint64_t keep_bytes) {
+    ++retries_;
+    const Status trimmed = trim(keep_bytes);
+    const DriverStatus refused = last_driver_status_;
+    const Placed placed = search(owner, [&] { return search_again(size, owner, demand); });
+    return placed.status == Status::ok || trimmed == Status::ok ? placed : failure(refused);
+  };
+  const Placed placed = retry(reserved_bytes() - missing_bytes);
+  return placed.status == Status::ok ? placed : retry(0);
 }
 
 DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand& demand) {
   const Fit fit = home_.fit(size, owner);
   if (fit.hole != 0) {
     const Placed placed = in_hole_of_any(fit, size, owner);
-    if (placed.status == Status::ok) return placed;
+    if (ends_search(placed)) return placed;
   }
   return try_ladder(size, owner, demand);
 }
 
 DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& demand) {
   if (use_windows()) {
-    if (const auto spot = mapper_.find(size, owner)) return in_window(*spot, owner);
+    if (const auto spot = mapper_.find(size, owner)) {
+      const Placed placed = in_window(*spot, owner);
+      if (ends_search(placed)) return placed;
+    }
   }
-  const auto growth = home_.growth_for(size, owner, !vmm_);
-  last_driver_status_ = DriverStatus::out_of_memory;
+  auto growth = home_.growth_for(size, owner, !vmm_);
   if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
   if (streams_.several()) {
-    if (const auto placed = place_in_others(size, owner, demand, growth)) return *placed;
+    if (const auto placed = place_in_others(size, owner, demand, growth)) {
+      if (ends_search(*placed)) return *placed;
+      growth = home_.growth_for(size, owner, !vmm_);  // pages may have come that cannot go
+    }
   }
   bool refused = false;
-  if (growth && room_for(growth->count) &&
-      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes)) {
+  if (growth &&
+      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes) &&
+      may_have(growth->count)) {
     const Placed placed = grow_and_place(*growth, size, owner);
-    if (placed.status == Status::ok) return placed;
+    if (ends_search(placed)) return placed;
     refused = true;
   }
   if (use_windows()) {
@@ -186,6 +250,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   const Owner owner = reach.owner;
   WindowPlan plan = mapper_.plan(size, reach);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
+  if (!may_have(plan.missing)) return failure(DriverStatus::out_of_memory);
   const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
   PageId comfort = 0;
   while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
@@ -196,28 +261,84 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   };
   WindowSpot spot;
   if (const auto repair = mapper_.plan_repair(size, reach, plan, comfort, demand.volume_bytes)) {
-    last_driver_status_ = map_window(*repair, repair_again, size, owner, spot);
-    if (last_driver_status_ == DriverStatus::ok) return in_window(spot, owner);
+    const DriverStatus status = map_window(*repair, repair_again, size, owner, spot);
+    if (status == DriverStatus::ok) return in_window(spot, owner);
+    if (const Placed placed = failure(status); ends_search(placed)) return placed;
     plan = plan_again();  // places of the window may be gone
   }
-  last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
-  return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot);
+  if (status == DriverStatus::ok) return in_window(spot, owner);
+  const Placed placed = failure(status);
+  if (!growth || ends_search(placed)) return placed;
+  // A driver that has no addresses for windows may still map what comes to the home's.
+  const auto still = home_.growth_for(size, reach, !vmm_);
+  return still ? grow_and_place(*still, size, reach) : placed;
 }
 
 DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
+  if (!may_have(pages.count)) return failure(DriverStatus::out_of_memory);
   // New memory joins the hole before it, whose ever that is.
-  last_driver_status_ = grow(pages, home_.owner_below(pages.first, reach), frame_order_for(size));
-  if (last_driver_status_ != DriverStatus::ok) return failure();
+  const BlockId below = home_.hole_below(pages.first, reach);
+  DriverStatus status = DriverStatus::ok;
+  if (below != 0 && streams_.watches_captures()) {  // which may not be had now
+    status = come_after(reach.owner, below, {blocks_[below].begin, blocks_[below].size});
+  }
+  if (status == DriverStatus::ok) {
+    const Owner owner = below != 0 ? blocks_[below].owner : reach.owner;
+    status = grow(pages, owner, frame_order_for(size));
+  }
+  if (status != DriverStatus::ok) return failure(status);
   return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
 }
 
-bool DeviceHeap::room_for(std::uint64_t pages) const {
-  return device_pages() + pages <= ceiling_pages_ && physical_.within_limit(pages * page_bytes_);
+// --- whether it fits -----------------------------------------------------------------------------
+
+std::uint64_t DeviceHeap::pages_lacking(Unit size) const {
+  const std::uint64_t free = home_.free_units();
+  return size <= free ? 0 : div_up(size - free, std::uint64_t{page_units_});
 }
 
-DeviceHeap::Placed DeviceHeap::failure() const {
-  const bool full = last_driver_status_ == DriverStatus::out_of_memory;
-  return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
+bool DeviceHeap::room_for(std::uint64_t pages) const {
+  return device_pages() + pages <= ceiling_pages_ && pages <= limit_pages_left();
+}
+
+bool DeviceHeap::may_have(std::uint64_t pages) {
+  if (pages > limit_pages_left()) return false;
+  if (!vmm_) return true;  // one call says it, and takes nothing where it is refused
+  const bool is_known = ceiling_pages_ != UINT64_MAX;
+  const bool takes_little = is_known && device_pages() + 2 * pages <= ceiling_pages_;
+  if (pages != 0 && !asked_ && (pages > kAskFrom || !takes_little)) ask_for_ceiling();
+  return pages <= pages_left();
+}
+
+bool DeviceHeap::could_fit(Unit size) {
+  const std::uint64_t lacking = pages_lacking(size);
+  if (lacking <= limit_pages_left()) ask_for_ceiling();
+  return lacking <= pages_left();
+}
+
+void DeviceHeap::ask_for_ceiling() {
+  asked_ = true;
+  if (const auto free = physical_.free_on_device()) {
+    told_ = true;
+    ceiling_pages_ = device_pages() + *free / page_bytes_;
+  }
+}
+
+void DeviceHeap::begin_request() {
+  asked_ = told_ = false;
+  last_driver_status_ = DriverStatus::out_of_memory;
+  streams_.forget_refusals();
+}
+
+void DeviceHeap::end_request() { take_back_aside(); }
+
+DeviceHeap::Placed DeviceHeap::failure(DriverStatus status) {
+  // That a stream cannot be waited for now is the memory's matter, not the request's.
+  if (status != DriverStatus::out_of_memory && status != DriverStatus::not_ready) {
+    last_driver_status_ = status;
+  }
+  return failure();
 }
 
 std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
@@ -236,21 +357,25 @@ std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
 
 DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
                                       std::vector<PageRange>& added) {
-  bool spills = false;
+  // Before the host's, what the device still has: page by page where it does not say.
+  const std::uint64_t step = on_host && !told_ ? 1 : UINT64_MAX;
+  std::uint64_t of_device = on_host ? pages_left() : count;
   while (count != 0) {
-    // Before the host's, what the device still has, page by page.
-    const auto run = home_.absent_run(on_host && !spills ? 1 : count);
+    const bool spills = on_host && of_device == 0;
+    const auto most = std::min<std::uint64_t>(count, spills ? count : std::min(of_device, step));
+    const auto run = home_.absent_run(static_cast<PageId>(most));
     if (!run) return DriverStatus::out_of_memory;
     if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
     const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), order, true)
                                        : grow(*run, owner, order);
     if (status == DriverStatus::out_of_memory && on_host && !spills) {
-      spills = true;
+      of_device = 0;
       continue;
     }
     if (status != DriverStatus::ok) return status;
     added.push_back(*run);
     count -= run->count;
+    of_device -= spills ? 0 : run->count;
   }
   return DriverStatus::ok;
 }
@@ -260,9 +385,13 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   std::vector<PageRange> added;
   DriverStatus status = DriverStatus::ok;
   if (plan.missing != 0) {
+    if (!on_host && !may_have(plan.missing)) return DriverStatus::out_of_memory;
     status = create_pages(plan.missing, owner, frame_order_for(size), on_host, added);
     if (status == DriverStatus::ok) plan = plan_again();
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
+  }
+  if (status == DriverStatus::ok && streams_.several()) {
+    status = come_after(owner, mapper_.home_ranges(plan, size));
   }
   if (status == DriverStatus::ok) status = mapper_.map(plan, page_handle_, size, spot);
   if (status != DriverStatus::ok) {

@@ -5,12 +5,15 @@
 //           --> new pages at the home's end, within the slack   create, map, set access
 //           --> a window repaired, extended or made over        unmap, map, set access (one)
 //               scattered free pages, plus the missing ones
+//           --> it cannot fit: out of memory                    the device is asked what it has
 //           --> wait for all streams' frees, search again
 //           --> out of memory
 //
 // Reserved memory therefore grows only when the free pages do not add up to the request (or by the
 // slack, a little ahead, to save windows). Single-threaded; device_allocator.h locks. Every step is
-// a transaction: when a driver call fails, all is as it was before the step.
+// a transaction: when a driver call fails, all is as it was before the step, and the search goes on
+// with other memory. What streams refuse to be waited for is set aside meanwhile. A request fails
+// only if it does not fit, or if the driver refused (docs/design.md, "Rules that hold always").
 #pragma once
 
 #include <functional>
@@ -37,6 +40,7 @@ struct HeapCounters {
   std::uint64_t home_growths = 0;
   std::uint64_t retries = 0;  // searched again after waiting for the device
   std::uint64_t waits = 0;    // of one stream for another, on the device
+  std::uint64_t recalls = 0;  // requests that went where they went the last time round
   WindowCounters windows;
 };
 
@@ -90,7 +94,7 @@ class DeviceHeap {
   /// Where a live block lies, so that one can be put there again.
   [[nodiscard]] Place place_of(BlockId block) const;
   /// Whether blocks could be at all of those places at once: they consist of memory that is free in
-  /// the pool or belongs to these live blocks.
+  /// the pool, or in host memory, or belongs to these live blocks.
   [[nodiscard]] bool could_be_at(std::span<const Place> places, PoolIndex pool,
                                  std::span<const BlockId> leaving) const;
   /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
@@ -112,7 +116,10 @@ class DeviceHeap {
   void prepare_capture();
   /// What is free in the pool is good for all of it: its graphs run one after the other.
   void unite_pool(PoolIndex pool);
-  /// What is free in the pool is good for everyone.
+  /// The same, and of what is free in host memory: blocks are to be where they were (place_at).
+  void unite_for_restore(PoolIndex pool);
+  /// What is free in the pool is good for everyone; while a graph is captured, for those who freed
+  /// it: others can come after some of them only.
   void open_pool(PoolIndex pool);
   /// The pool has neither users nor blocks any more. `captured`: graphs were captured in it; its
   /// memory is for others only after the device was waited for, which happens when it is needed.
@@ -192,19 +199,19 @@ class DeviceHeap {
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] HeapCounters counters() const {
-    return {home_growths_, retries_, streams_.waits(), mapper_.counters()};
+    return {home_growths_, retries_, streams_.waits(), recalls_, mapper_.counters()};
   }
   /// Changes with every request that found no hole, which alone may change reserved memory.
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
   [[nodiscard]] std::uint64_t pages_created() const;
   [[nodiscard]] std::uint64_t pages_released() const;
   /// A request that cannot be served since the driver said that.
-  Placed refused(DriverStatus status) {
-    last_driver_status_ = status;
-    return {Status::driver_error, 0, 0};
-  }
-  /// The last driver error that stopped a request.
+  Placed refused(DriverStatus status) { return failure(status); }
+  /// What the driver said when it refused the last request that failed with driver_error.
   [[nodiscard]] DriverStatus last_driver_status() const { return last_driver_status_; }
+  /// Whether that much could be had, were all that is free here the request's: false only where it
+  /// is known that it could not. Asks the device how much it has left.
+  [[nodiscard]] bool could_fit(Unit size);
 
   /// The address of a unit of the home, whose page is present.
   [[nodiscard]] DeviceAddress home_address(Unit unit) const {
@@ -258,6 +265,8 @@ class DeviceHeap {
 
   // The pool of what is free in host memory: nobody's, before the last resort.
   static constexpr PoolIndex kSpillPool = UINT16_MAX;
+  // The pools of what is set aside of the memory for everyone, of a private pool's and the host's.
+  static constexpr PoolIndex kAsidePools = UINT16_MAX - 3;
   /// Whose memory there is free, when `owner` used it.
   [[nodiscard]] Owner owner_of_free(Unit unit, Owner owner) {
     return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
@@ -265,14 +274,18 @@ class DeviceHeap {
   [[nodiscard]] bool may_spill(std::uint64_t pages) const {
     return physical_.host_bytes() + pages * page_bytes_ <= spill_bytes_;
   }
+  /// `host_pages`: that may come from there.
+  Placed place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages);
   /// Gives host memory back that is wholly free; the device must be idle. False where the driver
   /// refused.
   bool give_back_spilled();
   /// The same after waiting for the device, where nothing lives there any more and the program did
   /// without it for a while.
   void give_back_idle_spill(const Demand& demand);
+  /// Pages that are the device's, and not asleep.
   [[nodiscard]] PageId device_pages() const {
-    return home_.present_pages() - static_cast<PageId>(physical_.host_bytes() / page_bytes_);
+    const auto host_pages = static_cast<PageId>(physical_.host_bytes() / page_bytes_);
+    return home_.present_pages() - host_pages - pages_asleep();
   }
 
   // --- asleep (sleep.cc) ------------------------------------------------------------------------
@@ -289,6 +302,8 @@ class DeviceHeap {
   // --- private pools (in_pools.cc) --------------------------------------------------------------
 
   Placed place_in_own_pool(Unit size, Owner owner);
+  /// In a window over the pool's own memory and everyone's, and new pages.
+  Placed place_in_pool_and_beside(Unit size, Owner owner, bool whole_pages);
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
   /// A new window over free memory within reach, if that is enough.
   Placed in_new_window(Unit size, Reach reach);
@@ -323,6 +338,12 @@ class DeviceHeap {
   /// once, what is not only where the budget is used up. Nothing where there is none to be taken.
   std::optional<Placed> place_in_others(Unit size, Owner owner, const Demand& demand,
                                         const std::optional<PageRange>& growth);
+  /// The request in anything free that it can come after, whatever that costs.
+  Placed place_in_all(Unit size, Owner owner, const Demand& demand);
+  /// What streams refuse to be waited for is out of every search's reach until the request is done.
+  /// Whether there was more of it than before.
+  bool set_aside_refused(Owner owner);
+  void take_back_aside();
   /// What streams beside the one with the largest requests may need at a time, within the option's
   /// share of the peak: reserved memory may grow by that to spare a wait.
   [[nodiscard]] std::uint64_t stream_budget_bytes(std::uint64_t peak_bytes) const;
@@ -338,7 +359,8 @@ class DeviceHeap {
   Placed place_in_pieces(const Fit& instead, Unit size, Owner owner);
   /// A stream uses memory again that it freed itself.
   void note_reuse(Owner owner, Unit size);
-  /// Memory freed long ago becomes anyone's.
+  /// Memory freed long ago becomes anyone's. Not while a graph is captured: what one stream freed
+  /// can be come after then, while another refuses.
   void age();
 
   void note_mapping(bool mapped, DeviceAddress address, std::uint64_t bytes) const {
@@ -354,6 +376,28 @@ class DeviceHeap {
   Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
   Placed try_ladder(Unit size, Owner owner, const Demand& demand);
   Placed search_again(Unit size, Owner owner, const Demand& demand);
+  /// The last resorts of a request that may fit.
+  Placed search_everywhere(Unit size, Owner owner, const Demand& demand);
+  /// The last one where there are no windows: free segments that cannot be joined go back to the
+  /// driver, as many as make room.
+  Placed place_after_trim(Unit size, Owner owner, const Demand& demand);
+  class Request;
+  void begin_request();
+  void end_request();
+  /// Tries a search, again while streams refuse more than before: what that concerns is set aside.
+  template <class F>
+  Placed search(Owner owner, F&& f) {
+    if (!unordered_) streams_.ask_refusals(owner);
+    if (streams_.any_refusal()) set_aside_refused(owner);
+    for (;;) {
+      last_driver_status_ = DriverStatus::out_of_memory;
+      const Placed placed = f();
+      if (placed.status == Status::ok) return placed;
+      if (streams_.newly_refused() && set_aside_refused(owner)) continue;
+      const DriverStatus refusal = streams_.refusal_error();
+      return refusal == DriverStatus::ok ? placed : failure(refusal);
+    }
+  }
   /// The ladder's last rungs: windows that must be mapped, or growth where that is no more memory.
   Placed map_window_or_grow(Unit size, Reach reach, const Demand& demand,
                             const std::optional<PageRange>& growth);
@@ -361,12 +405,33 @@ class DeviceHeap {
   /// Reserved bytes up to which the home grows although free pages would add up: the slack above
   /// the peak; where copies grow, what windows would lose above what is live now, if that is more.
   [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
+  /// Pages that may be had still by the limit.
+  [[nodiscard]] std::uint64_t limit_pages_left() const {
+    const std::uint64_t left = physical_.limit_left_bytes() / page_bytes_;
+    // Plain memory has no handles to be counted.
+    return vmm_ ? left : left - std::min<std::uint64_t>(left, home_.present_pages());
+  }
+  /// The same by what the device said, if it was asked for this request.
+  [[nodiscard]] std::uint64_t pages_left() const {
+    const std::uint64_t had = device_pages();
+    const std::uint64_t left = ceiling_pages_ - std::min(ceiling_pages_, had);
+    return told_ ? std::min(left, limit_pages_left()) : limit_pages_left();
+  }
+  /// Pages that a request lacks beyond all that is free here, whosever that is.
+  [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
   /// Whether so many more pages may be had, as far as is known.
   [[nodiscard]] bool room_for(std::uint64_t pages) const;
+  /// The same before they are created: where they may not be there the device is asked, once for a
+  /// request.
+  bool may_have(std::uint64_t pages);
   /// Asks the device how many more it has.
   void ask_for_ceiling();
-  /// What to answer after last_driver_status_.
-  [[nodiscard]] Placed failure() const;
+  /// The end of a step that got no memory, after that answer of the driver.
+  Placed failure(DriverStatus status);
+  [[nodiscard]] Placed failure() const {
+    const bool full = last_driver_status_ == DriverStatus::out_of_memory;
+    return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
+  }
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
   /// The largest frames in which memory comes for such a request.
   [[nodiscard]] FrameOrder frame_order_for(Unit size) const;
@@ -379,8 +444,13 @@ class DeviceHeap {
   /// From that page on, these are the home's frames.
   void note_pieces(PageId first, std::span<const MemoryPiece> pieces);
   void ungrow(PageRange pages);
-  /// Carries a plan out; `spot` is where the request goes. Where it lacks pages they are created,
-  /// and what plan_again() says then is carried out.
+  /// Whether the search for memory ends with that: the request has some, or what streams refuse
+  /// must be set aside before it goes on.
+  [[nodiscard]] bool ends_search(const Placed& placed) const {
+    return placed.status == Status::ok || streams_.newly_refused();
+  }
+  /// Carries a plan out, after those who used its memory; `spot` is where the request goes. Where
+  /// it lacks pages they are created, and what plan_again() says then is carried out.
   DriverStatus map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
                           Owner owner, WindowSpot& spot, bool on_host = false);
   /// Creates so many pages; those created are in `added`, also after a failure.
@@ -419,6 +489,12 @@ class DeviceHeap {
   std::vector<Unit> largest_;
   Recall recall_;
   bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
+  int requests_ = 0;        // that are being served: one, and its parts
+  // For the request that is served now: the device was asked how much it has left, and said it (or
+  // showed it, by refusing).
+  bool asked_ = false;
+  bool told_ = false;
+  std::vector<std::pair<Owner, Owner>> aside_;  // whose memory is set aside, and as whose
   std::map<PoolIndex, std::vector<WindowId>> pinned_;
   std::map<PoolIndex, Asleep> asleep_;
   std::vector<PoolIndex> emptied_pools_;
@@ -427,12 +503,31 @@ class DeviceHeap {
   std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
+  std::uint64_t recalls_ = 0;
   std::uint64_t misses_ = 0;
+  std::uint64_t device_bytes_;
   // The driver had no more than this many pages when it last refused or was asked: no growth beyond
   // it for comfort, only where a request fails otherwise.
   std::uint64_t ceiling_pages_ = UINT64_MAX;
-  DriverStatus last_driver_status_ = DriverStatus::ok;
+  // What refused the request served now, or the last one; out_of_memory: the lack of that.
+  DriverStatus last_driver_status_ = DriverStatus::out_of_memory;
   std::function<void(const MappingChange&)> on_mapping_;
+};
+
+/// While this lives, a request is served; one may be part of another.
+class DeviceHeap::Request {
+ public:
+  explicit Request(DeviceHeap& heap) : heap_(heap) {
+    if (heap_.requests_++ == 0) heap_.begin_request();
+  }
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request() {
+    if (--heap_.requests_ == 0) heap_.end_request();
+  }
+
+ private:
+  DeviceHeap& heap_;
 };
 
 }  // namespace gapless

@@ -49,13 +49,6 @@ DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, FrameOrder order, bo
   return status;
 }
 
-void DeviceHeap::ask_for_ceiling() {
-  if (streams_.any_capturing()) return;
-  if (const auto free = physical_.free_on_device()) {
-    ceiling_pages_ = device_pages() + *free / page_bytes_;
-  }
-}
-
 DriverStatus DeviceHeap::create_and_map(PageRange pages, bool on_host) {
   std::vector<MemoryPiece> pieces = pieces_of(pages);
   if (page_address_[0] == 0) {  // the first page of all: the home needs its addresses
@@ -77,6 +70,7 @@ DriverStatus DeviceHeap::create_and_map(PageRange pages, bool on_host) {
     const bool full = status == DriverStatus::out_of_memory && !on_host;
     if (full && physical_.within_limit(pages.count * page_bytes_)) {
       ceiling_pages_ = device_pages() + pages.count - 1;
+      asked_ = told_ = true;
     }
     return status;
   }
@@ -90,9 +84,7 @@ DriverStatus DeviceHeap::create_and_map(PageRange pages, bool on_host) {
 }
 
 DriverStatus DeviceHeap::grow_plain(PageRange pages, Owner owner) {
-  if (!physical_.within_limit((home_.present_pages() + pages.count) * page_bytes_)) {
-    return DriverStatus::out_of_memory;
-  }
+  if (pages.count > limit_pages_left()) return DriverStatus::out_of_memory;
   DeviceAddress address = 0;
   const DriverStatus status = driver_.mem_alloc(device_, pages.count * page_bytes_, address);
   if (status != DriverStatus::ok) return status;
@@ -151,6 +143,7 @@ DriverStatus DeviceHeap::finish_streams() {
   if (streams_.streams() == 0) return DriverStatus::ok;
   const DriverStatus status = streams_.finish();
   if (status != DriverStatus::ok) return status;
+  take_back_aside();
   settle_all();
   return status;
 }
@@ -162,8 +155,10 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
   if (enough || home_.present_pages() == 0) return Status::ok;
   if (streams_.any_capturing()) return Status::driver_error;
   reclaim_given_up();
-  last_driver_status_ = finish_streams();
-  if (last_driver_status_ != DriverStatus::ok) return Status::driver_error;
+  if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {
+    last_driver_status_ = status;
+    return Status::driver_error;
+  }
   mapper_.unmap_retired();
   physical_.retry_releases();
   ceiling_pages_ = UINT64_MAX;
@@ -175,13 +170,16 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
       for (PageId i = 0; i < segment.count && free; ++i) {
         free = home_.is_free(segment.first + i, kAnyone);
       }
-      if (free && driver_.mem_free(device_, page_address_[segment.first]) == DriverStatus::ok) {
+      DriverStatus status = DriverStatus::ok;
+      if (free) status = driver_.mem_free(device_, page_address_[segment.first]);
+      if (free && status == DriverStatus::ok) {
         home_.remove_pages(segment);
         note_mapping(false, segment);
-      } else {
-        refused |= free;
-        kept.push_back(segment);
+        continue;
       }
+      if (status != DriverStatus::ok) last_driver_status_ = status;
+      refused |= free;
+      kept.push_back(segment);
     }
     plain_segments_ = std::move(kept);
     return refused ? Status::driver_error : Status::ok;
@@ -216,8 +214,8 @@ Status DeviceHeap::release_all() {
   const DriverStatus windows_status = mapper_.release_all();
   const DriverStatus home_status = home_space_.release_all();
   std::fill(page_address_.begin(), page_address_.end(), DeviceAddress{0});
-  last_driver_status_ = windows_status != DriverStatus::ok ? windows_status : home_status;
-  return last_driver_status_ == DriverStatus::ok ? Status::ok : Status::driver_error;
+  const DriverStatus status = windows_status != DriverStatus::ok ? windows_status : home_status;
+  return status == DriverStatus::ok ? Status::ok : Status::driver_error;
 }
 
 }  // namespace gapless

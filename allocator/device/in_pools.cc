@@ -5,6 +5,7 @@
 //                        order proves that they are done with it)
 //                    --> memory for everyone, which is the pool's from then on
 //                        (while a graph is captured: only what is known to be done; nobody waits)
+//                    --> both side by side in a window
 //
 // A captured graph writes to its addresses each time it runs, also to those of blocks that were
 // freed in the capture: the windows they lie in are pinned, and neither unmapped nor repaired.
@@ -45,11 +46,21 @@ Owner DeviceHeap::owner_with_use(Owner owner, const DeviceStream& stream) {
 
 DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner general, bool capturing,
                                              const Demand& demand) {
+  const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
   const Unordered unordered(unordered_, capturing);
-  Placed placed = place_in_own_pool(size, owner);
-  if (placed.status != Status::ok) {
-    placed = capturing ? place_for_capture(size, owner, demand) : place(size, general, demand);
+  Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  if (placed.status != Status::ok && capturing) {
+    const auto beside = [&] { return place_for_capture(size, owner, demand); };
+    placed = search(owner, beside);
+    // What the driver refused once it may grant now.
+    if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside);
+  } else if (placed.status != Status::ok) {
+    placed = place(size, general, demand);
+    const auto beside = [&] { return place_in_pool_and_beside(size, owner, false); };
+    for (int tries = 0; tries < 2 && placed.status != Status::ok; ++tries) {
+      if (use_windows() && could_fit(size)) placed = search(owner, beside);
+    }
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -58,33 +69,56 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
 DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
   const PoolIndex pool = streams_.sets().pool_of(owner);
   Reach reach(owner, 0, streams_.sets().anyone_in(pool), pool);
-  const Fit own = home_.fit(size, owner, reach.anyone);
-  if (own.hole != 0) return in_hole_of_any(own, size, owner);
-  if (use_windows()) {
-    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
-  }
+  Placed placed = failure();
+  const auto try_hole = [&](const Fit& fit) {
+    if (fit.hole != 0) placed = in_hole_of_any(fit, size, owner);
+    return fit.hole != 0 && ends_search(placed);
+  };
+  const auto try_window = [&] {
+    const auto spot = use_windows() ? mapper_.find(size, reach) : std::nullopt;
+    if (spot) placed = in_window(*spot, owner);
+    return spot && ends_search(placed);
+  };
+  if (try_hole(home_.fit(size, owner, reach.anyone)) || try_window()) return placed;
   if (unordered_) {
     if (take_over_in_capture(owner)) return place_in_own_pool(size, owner);
   } else {  // what other streams freed in the pool
     reach.others_up_to = streams_.now();
-    const Fit others = home_.fit_among_others(size, reach);
-    if (others.hole != 0) return in_hole_of_any(others, size, owner);
-    if (use_windows()) {
-      if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
-    }
+    if (try_hole(home_.fit_among_others(size, reach)) || try_window()) return placed;
   }
-  return use_windows() ? in_new_window(size, reach) : Placed{Status::out_of_memory, 0, 0};
+  return use_windows() ? in_new_window(size, reach) : failure();
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner, bool whole_pages) {
+  const PoolIndex pool = streams_.sets().pool_of(owner);
+  Reach reach(owner, streams_.now(), streams_.sets().anyone_in(pool), pool);
+  reach.others_pool_too = 0;
+  WindowSpot spot;
+  const auto plan = [&] {
+    return whole_pages ? mapper_.plan_whole_pages(size, reach) : mapper_.plan(size, reach);
+  };
+  const DriverStatus status = map_window(plan(), plan, size, owner, spot);
+  return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
                                                     bool capturing) {
+  const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
   const Unordered unordered(unordered_, capturing);
   // All of the pool's blocks are like this one, so all its holes are whole pages.
-  Placed placed = place_in_own_pool(size, owner);
-  if (placed.status != Status::ok) placed = take_whole_pages(size, owner, general);
-  if (placed.status == Status::out_of_memory && reclaim_given_up()) {
-    placed = take_whole_pages(size, owner, general);
+  Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  const auto try_others = [&] {
+    if (placed.status == Status::ok) return;
+    placed = search(owner, [&] { return take_whole_pages(size, owner, general); });
+    if (placed.status == Status::ok || capturing || !use_windows()) return;
+    placed = search(owner, [&] { return place_in_pool_and_beside(size, owner, true); });
+  };
+  try_others();
+  if (placed.status != Status::ok && could_fit(size)) {
+    const bool waited = reclaim_given_up() || (!capturing && !streams_.any_capturing() &&
+                                               finish_streams() == DriverStatus::ok);
+    if (waited || placed.status == Status::driver_error) try_others();
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -95,18 +129,19 @@ DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner ge
   const PoolIndex pool = streams_.sets().pool_of(owner);
   const Reach of_pool(owner, 0, streams_.sets().anyone_in(pool), pool);
   const Reach everyones(general, unordered_ ? streams_.all_completed() : streams_.now());
-  const auto growth = home_.growth_for(size, of_pool, !vmm_);
+  auto growth = home_.growth_for(size, of_pool, !vmm_);
   if (use_windows()) {
-    WindowPlan plan = mapper_.plan_whole_pages(size, everyones);
-    if (!growth || plan.missing < growth->count) {
+    const auto plan = [&] { return mapper_.plan_whole_pages(size, everyones); };
+    WindowPlan first = plan();
+    if (!growth || first.missing < growth->count) {
       WindowSpot spot;
-      const auto plan_again = [&] { return mapper_.plan_whole_pages(size, everyones); };
-      last_driver_status_ = map_window(std::move(plan), plan_again, size, owner, spot);
-      return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+      const DriverStatus status = map_window(std::move(first), plan, size, owner, spot);
+      const Placed placed = status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
+      if (ends_search(placed)) return placed;
+      growth = home_.growth_for(size, of_pool, !vmm_);
     }
   }
-  if (!growth) return {Status::out_of_memory, 0, 0};
-  return grow_and_place(*growth, size, of_pool);
+  return growth ? grow_and_place(*growth, size, of_pool) : failure();
 }
 
 void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
@@ -119,10 +154,10 @@ void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
 DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
   ++misses_;
   const WindowPlan plan = mapper_.plan(size, reach);
-  if (plan.missing != 0) return {Status::out_of_memory, 0, 0};
+  if (plan.missing != 0) return failure(DriverStatus::out_of_memory);
   WindowSpot spot;
-  last_driver_status_ = map_window(plan, {}, size, reach.owner, spot);
-  return last_driver_status_ == DriverStatus::ok ? in_window(spot, reach.owner) : failure();
+  const DriverStatus status = map_window(plan, {}, size, reach.owner, spot);
+  return status == DriverStatus::ok ? in_window(spot, reach.owner) : failure(status);
 }
 
 bool DeviceHeap::take_over_in_capture(Owner owner) {
@@ -152,8 +187,7 @@ DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const D
   }
   const auto growth = home_.growth_for(size, reach, !vmm_);
   if (use_windows()) return map_window_or_grow(size, reach, demand, growth);
-  if (!growth) return {Status::out_of_memory, 0, 0};
-  return grow_and_place(*growth, size, reach);
+  return growth ? grow_and_place(*growth, size, reach) : failure();
 }
 
 // --- places that are known -----------------------------------------------------------------------
@@ -170,6 +204,12 @@ bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
   for (const Place& place : places) {
     const WindowSpot& spot = place.spot;
     if (place.window_address == 0) {
+      // Host memory that is freed is not the pool's, so a block lies in it as a whole or not at
+      // all.
+      for (Unit at = spot.begin; at < spot.begin + spot.size; at += page_units_) {
+        if (is_spilled(at) != is_spilled(spot.begin)) return false;
+      }
+      if (is_spilled(spot.begin + spot.size - 1) != is_spilled(spot.begin)) return false;
       wanted.push_back({spot.begin, spot.size});
       continue;
     }
@@ -194,8 +234,9 @@ bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
   std::uint64_t needed = 0;
   for (const UnitRange& range : wanted) needed += range.size;
   home_.for_each([&](BlockId id, const Block& block) {
+    const PoolIndex free_in = streams_.sets().pool_of(block.owner);
     const bool is_free =
-        block.state == BlockState::hole && streams_.sets().pool_of(block.owner) == pool;
+        block.state == BlockState::hole && (free_in == pool || free_in == kSpillPool);
     if (!is_free && std::find(pieces.begin(), pieces.end(), id) == pieces.end()) return;
     auto range = std::partition_point(wanted.begin(), wanted.end(), [&](const UnitRange& each) {
       return each.begin + each.size <= block.begin;
@@ -222,8 +263,10 @@ DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
 
 DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
                                                 bool capturing) {
+  const Request request(*this);
   const Unordered unordered(unordered_, capturing);
-  const Placed placed = find_at_address(address, size, owner);
+  Placed placed = find_at_address(address, size, owner);
+  if (placed.status == Status::out_of_memory) placed.status = Status::invalid_argument;
   if (capturing) note_captured(placed, owner);
   return placed;
 }
@@ -246,10 +289,19 @@ void DeviceHeap::unite_pool(PoolIndex pool) {
   }
 }
 
+void DeviceHeap::unite_for_restore(PoolIndex pool) {
+  unite_pool(pool);
+  if (physical_.any_on_host()) unite_pool(kSpillPool);
+}
+
 void DeviceHeap::open_pool(PoolIndex pool) {
-  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
-    if (streams_.sets().pool_of(static_cast<Owner>(owner)) != pool) continue;
-    home_.settle(static_cast<Owner>(owner), streams_.now());
+  const bool capturing = pool != 0 && streams_.any_capturing();
+  const std::size_t owners = streams_.sets().owners();
+  for (std::size_t i = 1; i <= owners; ++i) {
+    const auto owner = static_cast<Owner>(i);
+    if (streams_.sets().pool_of(owner) != pool) continue;
+    const bool of_streams = capturing && !streams_.sets().members(owner).empty();
+    home_.settle(owner, streams_.now(), of_streams ? owner_in_pool(owner, 0) : kAnyone);
   }
 }
 

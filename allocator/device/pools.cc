@@ -54,6 +54,12 @@ bool Pools::end(PoolId id) {
   return true;
 }
 
+bool Pools::begun_for_none_of(std::span<const StreamHandle> streams) const {
+  return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
+    return std::none_of(streams.begin(), streams.end(), begun.filter);
+  });
+}
+
 PoolIndex Pools::of(StreamHandle stream) const {
   const auto last = std::find_if(begun_.rbegin(), begun_.rend(),
                                  [&](const Begun& begun) { return begun.filter(stream); });

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -81,6 +82,9 @@ class Pools {
   [[nodiscard]] bool is_begun(PoolIndex index) const;
   /// Whether requests may go to a private pool at all now.
   [[nodiscard]] bool active() const { return !begun_.empty(); }
+  /// Whether a pool was begun to which the requests of none of these streams go, as one for a
+  /// capture is before its stream is seen.
+  [[nodiscard]] bool begun_for_none_of(std::span<const StreamHandle> streams) const;
   /// The pool that a stream's requests go to; 0: none.
   [[nodiscard]] PoolIndex of(StreamHandle stream) const;
 

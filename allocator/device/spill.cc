@@ -8,6 +8,7 @@
 // there is nobody's (the pool kSpillPool), so that no request goes there while the device has
 // memory: it is looked at when a request would fail otherwise, and given back first.
 #include <algorithm>
+#include <utility>
 
 #include "allocator/device/device_heap.h"
 
@@ -20,29 +21,53 @@ constexpr std::uint64_t kIdlePeaks = 8;
 }  // namespace
 
 DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Demand& demand) {
-  last_driver_status_ = DriverStatus::out_of_memory;
-  if (spill_bytes_ == 0 || streams_.any_capturing()) return failure();
-  // Device and host memory are told apart by owner, as streams are.
-  streams_.tell_apart();
-  if (open_units_.size() != streams_.streams()) note_streams();
-  ++misses_;
-  last_spill_volume_ = demand.volume_bytes;
+  const DriverStatus before = last_driver_status_;
+  const Request request(*this);
+  Placed placed = failure();
+  if (spill_bytes_ != 0 && !streams_.any_capturing()) {
+    // Device and host memory are told apart by owner, as streams are.
+    streams_.tell_apart();
+    if (open_units_.size() != streams_.streams()) note_streams();
+    ++misses_;
+    ask_for_ceiling();
+    const std::uint64_t host_pages = (spill_bytes_ - physical_.host_bytes()) / page_bytes_;
+    if (pages_lacking(size) <= pages_left() + host_pages) {
+      last_spill_volume_ = demand.volume_bytes;
+      const auto there = [&] { return place_in_spilled(size, owner, host_pages); };
+      placed = search(owner, there);
+      // What the driver refused once it may grant now.
+      if (placed.status != Status::ok) placed = search(owner, there);
+    }
+  }
+  // Why there was no device memory says more.
+  if (placed.status != Status::ok) last_driver_status_ = before;
+  return placed;
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages) {
   const Owner spilled = owner_in_pool(owner, kSpillPool);
   Reach reach(owner, streams_.now());
   reach.others_pool_too = kSpillPool;
-  const Fit fit = home_.fit_among_others(size, reach);
-  if (fit.hole != 0) return in_hole_of_any(fit, size, owner);
+  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, owner);
+    if (ends_search(placed)) return placed;
+  }
   if (use_windows()) {
-    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
+    if (const auto spot = mapper_.find(size, reach)) {
+      const Placed placed = in_window(*spot, owner);
+      if (ends_search(placed)) return placed;
+    }
     const auto plan = [&] { return mapper_.plan(size, reach); };
+    WindowPlan first = plan();
+    if (first.missing > pages_left() + host_pages) return failure();
     WindowSpot spot;
-    last_driver_status_ = map_window(plan(), plan, size, owner, spot, true);
-    return last_driver_status_ == DriverStatus::ok ? in_window(spot, owner) : failure();
+    const DriverStatus status = map_window(std::move(first), plan, size, owner, spot, true);
+    return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();
-  last_driver_status_ = grow(*growth, spilled, frame_order_for(size), true);
-  if (last_driver_status_ != DriverStatus::ok) return failure();
+  const DriverStatus status = grow(*growth, spilled, frame_order_for(size), true);
+  if (status != DriverStatus::ok) return failure(status);
   return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
 }
 

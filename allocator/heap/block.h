@@ -27,6 +27,8 @@ inline constexpr Owner kAnyone = 0;
 /// When memory was freed, in the host's order (stream/).
 using Epoch = std::uint32_t;
 inline constexpr Epoch kNeverUsed = 0;
+/// Later than any.
+inline constexpr Epoch kNoEpoch = UINT32_MAX;
 
 enum class BlockState : std::uint8_t {
   unused,  // the record itself is free

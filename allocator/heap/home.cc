@@ -241,7 +241,8 @@ void Home::free_elsewhere(BlockId id, Owner owner, Epoch epoch) {
     free_beside_others(id, owner, epoch);
     return;
   }
-  join(id, up ? next : 0, down ? prev : 0, owner, epoch);
+  // Where it is the last part of a page to be free, other owners' holes may make up the rest.
+  note_mixed(join(id, up ? next : 0, down ? prev : 0, owner, epoch));
 }
 
 // While there is one stream, a neighbour that anyone may use becomes its own, and memory freed for

@@ -109,8 +109,9 @@ class Home {
   /// a hole the owner may use. The lowest of equals; nothing where there is no room. A barrier
   /// keeps one absent page to each side (memory that is not contiguous with its neighbours).
   [[nodiscard]] std::optional<PageRange> growth_for(Unit size, Reach reach, bool barrier) const;
-  /// Whose new memory at `first` should be, to be one hole with what may be used before it.
-  [[nodiscard]] Owner owner_below(PageId first, Reach reach) const;
+  /// The hole within reach that ends where absent page `first` begins: new memory there is best its
+  /// owner's, to be one hole with it. 0: there is none.
+  [[nodiscard]] BlockId hole_below(PageId first, Reach reach) const;
   /// The lowest absent pages, at most `count`, in one run.
   [[nodiscard]] std::optional<PageRange> absent_run(PageId count) const;
 
@@ -161,6 +162,10 @@ class Home {
   /// Holes of `owner` freed in epoch `last` or before belong to `anyone` from now on.
   /// Whether there were any. `stamp`: as if freed in that epoch.
   bool settle(Owner owner, Epoch last, Owner anyone = kAnyone, std::optional<Epoch> stamp = {});
+  /// Memory of `owner` that was freed after epoch `last` belongs to `aside` until it is taken back,
+  /// page by page: for the time of one request, which cannot have it. Whether there was any.
+  bool set_aside(Owner owner, Epoch last, Owner aside);
+  void take_back(Owner owner, Owner aside);
   /// That owner is of a private pool.
   void note_pool(Owner owner, std::uint16_t pool);
   /// Calls f(hole, part) for the holes that a free range is made of, by address; pages touch it
@@ -219,10 +224,10 @@ class Home {
            (reach.others_up_to != 0 && may_be_other(hole.owner, reach) &&
             (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
   }
-  /// The hole that contains that unit, which must be free in a frame touched by a frame boundary's
-  /// hole (a wholly free frame, a suffix or a prefix).
+  /// The hole that contains that unit, which must be free. Quick where the hole touches a frame's
+  /// boundary (a wholly free frame, a suffix or a prefix).
   [[nodiscard]] BlockId hole_at(Unit unit) const;
-  /// The same; 0 where there is none.
+  /// The same, of holes that touch one; 0 where there is none.
   [[nodiscard]] BlockId find_hole(Unit unit) const;
 
   /// Whether more memory lies in free ends of partly used pages than in free begins. Who leaves a
@@ -370,6 +375,8 @@ class Home {
   BlockId join(BlockId block, BlockId next, BlockId prev, Owner owner, Epoch epoch);
   /// Takes a block out of the chain of neighbours and recycles it.
   void unlink(BlockId block);
+  /// Gives the parts of a hole to `aside` that were freed after that epoch.
+  void split_aside(BlockId hole, Epoch last, Owner aside);
   /// Merges a filed hole with its neighbours of the same owner.
   void merge(BlockId hole);
   /// A block that is not in the chain of neighbours yet.
@@ -385,6 +392,7 @@ class Home {
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
+  std::int64_t holes_by_aside_ = 0;  // holes there are only because memory is set aside
   Order order_ = Order::none;
   // The last blocks of the sweep, if they are still live and there.
   struct Swept {

@@ -83,14 +83,14 @@ std::optional<PageRange> Home::growth_for(Unit size, Reach reach, bool barrier) 
   return best;
 }
 
-Owner Home::owner_below(PageId first, Reach reach) const {
+BlockId Home::hole_below(PageId first, Reach reach) const {
   const Unit at = first << page_shift_;
   for (const BlockId id : absent_) {
     if (blocks_[id].begin != at) continue;
-    const Block& below = blocks_[blocks_[id].prev];
-    if (below.state == BlockState::hole && usable(below, reach)) return below.owner;
+    const BlockId below = blocks_[id].prev;
+    if (blocks_[below].state == BlockState::hole && usable(blocks_[below], reach)) return below;
   }
-  return reach.owner;
+  return 0;
 }
 
 std::optional<PageRange> Home::absent_run(PageId count) const {

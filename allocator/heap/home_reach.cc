@@ -1,6 +1,7 @@
 // Home: whose memory is where. The holes by owner, and by page: what is within a stream's reach.
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "allocator/heap/home.h"
 
@@ -28,6 +29,59 @@ bool Home::settle(Owner owner, Epoch last, Owner anyone, std::optional<Epoch> st
     if (blocks_[id].state == BlockState::hole) note_mixed(id);
   }
   return !done.empty();
+}
+
+bool Home::set_aside(Owner owner, Epoch last, Owner aside) {
+  Holes* own = holes_of(owner);
+  if (own == nullptr) return false;
+  std::vector<BlockId> young;
+  own->bins.for_each([&](BlockId id) {
+    if (blocks_[id].extra > last) young.push_back(id);
+  });
+  const HoleTally before = tally_;
+  for (const BlockId id : young) split_aside(id, last, aside);
+  // Nobody has made these holes.
+  holes_by_aside_ += tally_.current - before.current;
+  tally_ = before;
+  return !young.empty();
+}
+
+void Home::split_aside(BlockId id, Epoch last, Owner aside) {
+  const Block hole = blocks_[id];
+  const PageId first = frame_down(hole.begin);
+  const PageId end = frame_up(hole.end());
+  // When its pages were freed is not to be told anew.
+  const std::vector<Epoch> epochs(page_epoch_.begin() + first, page_epoch_.begin() + end);
+  const auto freed_in_frame = [&](PageId page) {
+    const auto begin = epochs.begin() + (page - first);
+    return *std::max_element(begin, begin + frames_.pages(page));
+  };
+  for (PageId page = first; page < end;) {
+    const PageId begin = page;
+    Epoch latest = 0;
+    for (; page < end && freed_in_frame(page) > last; page = frames_.end(page)) {
+      latest = std::max(latest, freed_in_frame(page));
+    }
+    if (page == begin) {
+      page = frames_.end(page);
+      continue;
+    }
+    const Unit from = std::max(begin * page_units_, hole.begin);
+    const Unit to = std::min(page * page_units_, hole.end());
+    const BlockId part = carve(id, {from, to - from}, BlockState::live);
+    if (to < hole.end()) id = blocks_[part].next;  // the rest of the hole
+    free(part, aside, std::min(latest, hole.extra));
+  }
+  std::copy(epochs.begin(), epochs.end(), page_epoch_.begin() + first);
+}
+
+void Home::take_back(Owner owner, Owner aside) {
+  HoleTally& tally = tally_;
+  tally.current += std::exchange(holes_by_aside_, 0);
+  const HoleTally before = tally;
+  settle(aside, kNoEpoch, owner);
+  tally.made = before.made;
+  tally.peak = before.peak;
 }
 
 void Home::tell_streams_apart(Epoch now) {
@@ -228,9 +282,14 @@ Unit Home::free_prefix(PageId page, Reach reach) const {
 }
 
 BlockId Home::hole_at(Unit unit) const {
-  const BlockId hole = find_hole(unit);
-  if (hole == 0) throw std::logic_error("home: no hole there");
-  return hole;
+  if (const BlockId hole = find_hole(unit); hole != 0) return hole;
+  // A place in a window that is restored may lie inside a frame.
+  for (BlockId id = first_; id != 0; id = blocks_[id].next) {
+    const Block& block = blocks_[id];
+    if (unit < block.begin || unit >= block.end()) continue;
+    if (block.state == BlockState::hole) return id;
+  }
+  throw std::logic_error("home: no hole there");
 }
 
 bool Home::is_free(UnitRange range, Reach reach) const {

@@ -8,6 +8,7 @@
 // tried again later: reserved_bytes() never says less than the device has given.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -39,11 +40,13 @@ class PhysicalMemory {
   void set_reserved_elsewhere(std::function<std::uint64_t()> bytes) {
     elsewhere_bytes_ = std::move(bytes);
   }
-  /// Whether so much more stays within the limit.
-  [[nodiscard]] bool within_limit(std::uint64_t bytes) const {
+  /// How much more stays within the limit.
+  [[nodiscard]] std::uint64_t limit_left_bytes() const {
     const std::uint64_t elsewhere = elsewhere_bytes_ ? elsewhere_bytes_() : 0;
-    return elsewhere + reserved_bytes_ + bytes <= limit_bytes_;
+    return limit_bytes_ - std::min(limit_bytes_, elsewhere + reserved_bytes_);
   }
+  /// Whether so much more does.
+  [[nodiscard]] bool within_limit(std::uint64_t bytes) const { return bytes <= limit_left_bytes(); }
 
   /// What the device has free now beyond the headroom; nothing where the driver does not say.
   [[nodiscard]] std::optional<std::uint64_t> free_on_device() const;

@@ -78,8 +78,16 @@ bool StreamLedger::is_after(Owner user, Owner freed_by, Epoch epoch) const {
 
 bool StreamLedger::ask_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) {
   if (is_after_stream(user, other, epoch)) return true;
-  streams_[other].wanted = now_;
-  if (streams_[other].covered < epoch && close_epoch(other, true) != DriverStatus::ok) return false;
+  if (refuses(other, epoch)) return false;
+  Stream& stream = streams_[other];
+  stream.wanted = now_;
+  if (stream.covered < epoch) {
+    const DriverStatus status = close_epoch(other, true);
+    if (status != DriverStatus::ok) {
+      refuse(other, stream.covered, status);
+      return false;
+    }
+  }
   return poll_one(other) == DriverStatus::ok && is_after_stream(user, other, epoch);
 }
 
@@ -92,26 +100,77 @@ bool StreamLedger::ask_after(Owner user, Owner freed_by, Epoch epoch) {
 
 DriverStatus StreamLedger::order_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) {
   if (is_after_stream(user, other, epoch)) return DriverStatus::ok;
-  streams_[other].wanted = now_;
-  // Often it is done by now, and nobody has to wait.
-  if (const DriverStatus status = poll_one(other); status != DriverStatus::ok) return status;
+  if (refuses(other, epoch)) return DriverStatus::not_ready;
+  Stream& freed = streams_[other];
+  freed.wanted = now_;
+  // Often it is done by now, and nobody has to wait. Who is not told so waits.
+  (void)poll_one(other);
   if (is_after_stream(user, other, epoch)) return DriverStatus::ok;
-  if (streams_[other].covered < epoch) {
+  if (freed.covered < epoch) {
     const DriverStatus status = close_epoch(other, true);
-    if (status != DriverStatus::ok) return status;
+    if (status != DriverStatus::ok) {
+      refuse(other, freed.covered, status);
+      return status;
+    }
   }
-  const std::deque<Pending>& pending = streams_[other].pending;
-  const auto enough = std::find_if(pending.begin(), pending.end(),
+  const auto enough = std::find_if(freed.pending.begin(), freed.pending.end(),
                                    [&](const Pending& event) { return event.epoch >= epoch; });
   const DeviceStream& waits = sets_.stream(user);
   const DriverStatus status = driver_.stream_wait_event(waits.device, waits.handle, enough->event);
-  if (status != DriverStatus::ok) return status;
-  ++waits_;
   Stream& stream = streams_[user];
-  join(stream.after, enough->after);
   if (stream.after.size() <= other) stream.after.resize(std::size_t{other} + 1, 0);
+  if (status != DriverStatus::ok) {
+    refuse(other, std::max(freed.completed, stream.after[other]), status);
+    return status;
+  }
+  ++waits_;
+  join(stream.after, enough->after);
   stream.after[other] = std::max(stream.after[other], enough->epoch);
   return status;
+}
+
+void StreamLedger::refuse(StreamIndex index, Epoch after, DriverStatus status) {
+  const Stream& stream = streams_[index];
+  // It freed nothing between its last event and first_open.
+  const Epoch last = after < stream.covered ? after : std::max(after, stream.first_open - 1);
+  const auto [found, is_new] = refusals_.try_emplace(index, Refusal{last, status});
+  if (!is_new && last >= found->second.last) return;
+  found->second = {last, status};
+  newly_refused_ = true;
+}
+
+DriverStatus StreamLedger::refusal_error() const {
+  for (const auto& [stream, refusal] : refusals_) {
+    if (refusal.status != DriverStatus::not_ready) return refusal.status;
+  }
+  return DriverStatus::ok;
+}
+
+void StreamLedger::ask_refusals(Owner user) {
+  if (!watch_captures_) return;
+  const StreamIndex waiting = sets_.members(user).front();
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const auto index = static_cast<StreamIndex>(i);
+    const Stream& stream = streams_[i];
+    if (stream.last_free <= stream.covered || refuses(index, stream.last_free) ||
+        is_after_stream(waiting, index, stream.last_free)) {
+      continue;
+    }
+    if (is_capturing(sets_.stream(index))) {
+      refuse(index, stream.covered, DriverStatus::not_ready);
+    }
+  }
+}
+
+Epoch StreamLedger::refused_after(Owner freed_by) const {
+  Epoch last = kNoEpoch;
+  for (const auto& [stream, refusal] : refusals_) {
+    const auto members = sets_.members(freed_by);
+    const bool of_it =
+        members.empty() || std::find(members.begin(), members.end(), stream) != members.end();
+    if (of_it && streams_[stream].last_free > refusal.last) last = std::min(last, refusal.last);
+  }
+  return last;
 }
 
 DriverStatus StreamLedger::order_after(Owner user, Owner freed_by, Epoch epoch) {
@@ -138,9 +197,9 @@ bool StreamLedger::is_capturing(const DeviceStream& stream) const {
 }
 
 bool StreamLedger::any_capturing() const {
-  return watch_captures_ && !for_all_of(kAnyone, [&](StreamIndex stream) {
-           return !is_capturing(sets_.stream(stream));
-         });
+  if (!watch_captures_) return false;
+  const auto is_none = [&](StreamIndex stream) { return !is_capturing(sets_.stream(stream)); };
+  return !for_all_of(kAnyone, is_none) || (unseen_captures_ && unseen_captures_());
 }
 
 void StreamLedger::note_captured_free(BlockId block, Owner owner) {
@@ -211,6 +270,7 @@ DriverStatus StreamLedger::synchronize() const {
 DriverStatus StreamLedger::finish() {
   if (const DriverStatus status = synchronize(); status != DriverStatus::ok) return status;
   forget_pending();
+  forget_refusals();
   for (Stream& stream : streams_) {
     stream.completed = now_;
     stream.covered = now_;

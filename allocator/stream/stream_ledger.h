@@ -12,11 +12,18 @@
 // The host never waits here, except in finish().
 //
 // An event knows what its stream had waited for itself, so that one wait covers that too.
+//
+// A stream may refuse: no event is recorded on one that is capturing (it would become part of the
+// graph), nor on one that the program has destroyed. What it freed since its last event cannot be
+// come after then, which says nothing of other memory: whoever searches leaves it out and goes on.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "allocator/driver/driver.h"
@@ -61,11 +68,14 @@ class StreamLedger {
   void next_epoch() { ++now_; }
   /// A block of that owner is freed now; the epoch it is freed in.
   Epoch note_free(Owner owner) {
-    for (const StreamIndex stream : sets_.members(owner)) streams_[stream].last_free = now_;
+    for (const StreamIndex stream : sets_.members(owner)) note_free_of(streams_[stream]);
     return now_;
   }
   /// The same where there is one stream.
-  Epoch note_free_of_only_stream() { return streams_.front().last_free = now_; }
+  Epoch note_free_of_only_stream() {
+    note_free_of(streams_.front());
+    return now_;
+  }
   /// Everything the stream freed in this epoch and before is known to be done.
   [[nodiscard]] Epoch completed(StreamIndex stream) const { return streams_[stream].completed; }
 
@@ -79,8 +89,26 @@ class StreamLedger {
   [[nodiscard]] bool is_after(Owner user, Owner freed_by, Epoch epoch) const;
   /// The same, asking the events; records one where there is none yet to be asked.
   bool ask_after(Owner user, Owner freed_by, Epoch epoch);
-  /// Makes it so, by a wait on the device where nothing else does.
+  /// Makes it so, by a wait on the device where nothing else does. Where a stream refuses, what
+  /// that means for other memory is in refused_after().
   DriverStatus order_after(Owner user, Owner freed_by, Epoch epoch);
+  /// Where captures are watched for: those that are capturing refuse, as far as `user` would have
+  /// to wait for what they freed.
+  void ask_refusals(Owner user);
+  [[nodiscard]] bool any_refusal() const { return !refusals_.empty(); }
+  /// Whether a stream has refused, or refuses more than before, since take_refusals().
+  [[nodiscard]] bool newly_refused() const { return newly_refused_; }
+  void take_refusals() { newly_refused_ = false; }
+  /// What the driver said to a stream that refused although it does not capture; ok: none did.
+  [[nodiscard]] DriverStatus refusal_error() const;
+  /// What `freed_by` freed in later epochs than this cannot be come after, as far as streams have
+  /// refused; kNoEpoch: none of it is known to be so.
+  [[nodiscard]] Epoch refused_after(Owner freed_by) const;
+  /// Another request, or another time: they may not refuse any more.
+  void forget_refusals() {
+    newly_refused_ = false;
+    refusals_.clear();
+  }
   /// Streams may be capturing a graph from now on, or not any more: meanwhile no event is recorded
   /// on one that does (it would become part of the graph), and the host does not wait.
   void watch_captures(bool watch) {
@@ -92,8 +120,12 @@ class StreamLedger {
   DriverStatus ask_capturing(const DeviceStream& stream, bool& capturing) const;
   /// The same; true where the driver does not say.
   [[nodiscard]] bool is_capturing(const DeviceStream& stream) const;
-  /// Whether any stream is.
+  /// Whether any stream is, or one that has not been seen yet may be.
   [[nodiscard]] bool any_capturing() const;
+  /// Who says whether a stream that is in none of the sets may be capturing.
+  void set_unseen_captures(std::function<bool()> may_capture) {
+    unseen_captures_ = std::move(may_capture);
+  }
   /// While a graph is captured: a block was made for the owner's stream.
   void note_captured(BlockId block, Owner owner) { captures_.note_made(block, stream_of(owner)); }
   /// And such a block, or another of the pool, was freed. Ends the epoch: who comes in the graph
@@ -118,6 +150,8 @@ class StreamLedger {
   [[nodiscard]] std::uint64_t waits() const { return waits_; }
 
  private:
+  // Nothing was freed in it: what is done reaches further than kNeverUsed from the beginning.
+  static constexpr Epoch kBefore = kNeverUsed + 1;
   struct Pending {
     Epoch epoch;  // what the stream freed up to here is covered
     EventHandle event;
@@ -125,14 +159,19 @@ class StreamLedger {
   };
   struct Stream {
     Epoch last_free = 0;
-    Epoch covered = 0;  // by the last event recorded
-    Epoch completed = 0;
+    Epoch first_open = 0;     // of the frees that no event covers; where covered < last_free
+    Epoch covered = kBefore;  // by the last event recorded
+    Epoch completed = kBefore;
     Epoch wanted = 0;          // when another stream last used what it freed; 0: never
     std::vector<Epoch> after;  // by stream: what its work comes after by waits on the device
     std::deque<Pending> pending;
   };
 
   void add_streams();
+  void note_free_of(Stream& stream) const {
+    if (stream.last_free <= stream.covered) stream.first_open = now_;
+    stream.last_free = now_;
+  }
   [[nodiscard]] const DeviceStream& stream_of(Owner owner) const {
     return sets_.stream(sets_.members(owner).front());
   }
@@ -148,11 +187,24 @@ class StreamLedger {
     }
     return true;
   }
-  /// What of the stream's frees `epoch` stands for: not more than there were.
-  [[nodiscard]] Epoch wanted(StreamIndex stream, Epoch epoch) const {
-    return std::min(streams_[stream].last_free, epoch);
+  /// What of the stream's frees `epoch` stands for: not more than there were until then, as far as
+  /// that is known.
+  [[nodiscard]] Epoch wanted(StreamIndex index, Epoch epoch) const {
+    const Stream& stream = streams_[index];
+    const bool open = stream.last_free > stream.covered && epoch >= stream.first_open;
+    return std::min(epoch, open ? stream.last_free : std::min(stream.last_free, stream.covered));
   }
   [[nodiscard]] bool is_after_stream(StreamIndex user, StreamIndex other, Epoch epoch) const;
+  struct Refusal {
+    Epoch last = 0;  // what was freed later cannot be come after
+    DriverStatus status = DriverStatus::not_ready;
+  };
+  /// What the stream freed after that epoch cannot be come after now.
+  void refuse(StreamIndex stream, Epoch after, DriverStatus status);
+  [[nodiscard]] bool refuses(StreamIndex stream, Epoch epoch) const {
+    const auto found = refusals_.find(stream);
+    return found != refusals_.end() && epoch > found->second.last;
+  }
   DriverStatus order_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
   bool ask_after_stream(StreamIndex user, StreamIndex other, Epoch epoch);
   DriverStatus poll_one(StreamIndex stream);
@@ -165,10 +217,13 @@ class StreamLedger {
   StreamSets sets_;
   std::vector<Stream> streams_;
   EventPool events_;
-  Epoch now_ = 1;  // 0: never used, good for everyone
+  Epoch now_ = kBefore + 1;
   bool several_ = false;
   bool watch_captures_ = false;
+  std::function<bool()> unseen_captures_;
   CaptureOrder captures_;
+  std::map<StreamIndex, Refusal> refusals_;
+  bool newly_refused_ = false;
   std::uint64_t waits_ = 0;
 };
 

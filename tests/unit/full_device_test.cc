@@ -90,8 +90,9 @@ TEST_F(FullDevice, ADeviceThatDoesNotSayHowMuchItHasIsAsFullAsItWas) {
 TEST_F(FullDevice, OneStreamKeepsToTheHolesItComesBackTo) {
   second_stream = false;
   start_on(64 * MiB);
+  const std::uint64_t asked = calls(DriverCall::mem_info);
   EXPECT_EQ(alloc(kRequest), large);
-  EXPECT_EQ(calls(DriverCall::mem_info), 0U);
+  EXPECT_EQ(calls(DriverCall::mem_info), asked);
   free(large);
 }
 

@@ -91,6 +91,20 @@ TEST_F(PoolsTest, ReleasedWithBlocksItsMemoryComesWithTheLast) {
   free(c);
 }
 
+TEST_F(PoolsTest, ABegunPoolStaysWithoutUsers) {
+  start();
+  begin(kPool);
+  free(alloc(4 * MiB));
+  release(kPool);  // its only user
+  const DeviceAddress a = alloc(2 * MiB);
+  EXPECT_EQ(allocator->find_block(a)->pool, kPool);
+  free(a);
+  EXPECT_EQ(allocator->pool_users(kPool), 0);
+  end(kPool);
+  free(alloc(4 * MiB));
+  EXPECT_EQ(reserved(), 4 * MiB);  // everyone's now
+}
+
 TEST_F(PoolsTest, UseOnOomLendsWhatIsFree) {
   start({.capacity = 8 * MiB});
   begin(kPool);
@@ -499,6 +513,40 @@ TEST_F(PoolsTest, ARestoredPoolHasItsBlocksWhereTheyWere) {
 }
 
 // A state outlives its pool; one of the same name may have its memory later.
+TEST_F(PoolsTest, APoolThatIsRestoredToNothingIsGivenUp) {
+  start();
+  begin(kPool);
+  const PoolState empty = allocator->checkpoint_pool(kPool);
+  const DeviceAddress a = alloc(8 * MiB);
+  end(kPool);
+  release(kPool);
+  PoolDelta delta;
+  ASSERT_EQ(allocator->restore_pool(empty, delta), Status::ok);
+  EXPECT_THAT(delta.freed, ::testing::ElementsAre(a));
+  free(alloc(8 * MiB));
+  EXPECT_EQ(reserved(), 8 * MiB);
+}
+
+// Two requests of different pools may need what neither has.
+TEST_F(PoolsTest, APoolsMemoryAndEveryonesAreJoined) {
+  start({.capacity = 32 * MiB});
+  begin(kPool);
+  std::vector<DeviceAddress> kept;
+  std::vector<DeviceAddress> gone;
+  for (int i = 0; i < 8; ++i) (i % 2 == 0 ? gone : kept).push_back(alloc(2 * MiB));
+  end(kPool);
+  for (int i = 0; i < 8; ++i) (i % 2 == 0 ? gone : kept).push_back(alloc(2 * MiB));
+  for (const DeviceAddress address : gone) free(address);
+  ASSERT_EQ(reserved(), 32 * MiB);
+  begin(kPool);
+  const DeviceAddress a = alloc(16 * MiB);
+  end(kPool);
+  free(a);
+  for (const DeviceAddress address : kept) free(address);
+  release(kPool);
+  release(kPool);
+}
+
 // Giving memory back for the soft limit in between unmapped the windows that were wanted again.
 TEST_F(PoolsTest, TheSoftLimitWaitsUntilAPoolIsRestored) {
   start({.capacity = 256 * MiB});

@@ -101,6 +101,22 @@ TEST_F(Sleep, WorkInFlightIsDoneFirst) {
   finish();
 }
 
+// All of the device is there for the same process too, again and again.
+TEST_F(Sleep, LeavesRoomForOthers) {
+  start({.capacity = 128 * MiB});
+  for (std::uint64_t i = 2; i <= 4; ++i) {
+    begin({0, i});
+    others.push_back(plain_alloc(120 * MiB));
+    end({0, i});
+    ASSERT_EQ(allocator->sleep_pool({0, i}, false), Status::ok);
+  }
+  free(plain_alloc(127 * MiB));
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  ASSERT_EQ(allocator->wake_pool({0, 2}), Status::ok);
+  finish();
+  for (std::uint64_t i = 2; i <= 4; ++i) release({0, i});
+}
+
 // Its blocks in a window go, the window stays until the pool wakes or goes too.
 TEST_F(Sleep, MemoryMayBeGivenBackMeanwhile) {
   for (const bool wakes : {false, true}) {

@@ -310,7 +310,7 @@ TEST_F(SeveralStreams, FreesAfterTheDriverIsGoneAreHarmless) {
   EXPECT_EQ(allocator->release_pool({0, 1}), Status::ok);
   allocator->validate();
   DeviceAddress none = 0;
-  EXPECT_EQ(allocator->alloc(512 * MiB, side, none), Status::driver_error);
+  EXPECT_EQ(allocator->alloc(60 * MiB, side, none), Status::driver_error);
   EXPECT_EQ(allocator->trim(), Status::driver_error);
   EXPECT_EQ(allocator->statistics().allocated_bytes.all.current, 0);
   allocator.reset();
