@@ -73,6 +73,12 @@ std::vector<Case> cases() {
   copies.copies = true;
   ProgramStyle copies_pools = pools;
   copies_pools.copies = true;
+  ProgramStyle checkpoints = pools;
+  checkpoints.checkpoints = true;
+  ProgramStyle repeating = three;
+  repeating.repeats = 24;
+  ProgramStyle repeating_pools = pools;
+  repeating_pools.repeats = 24;
   ProgramStyle crowded = one;
   crowded.live_blocks = 400;
   crowded.largest_bytes = 2 * kMiB;
@@ -110,6 +116,9 @@ std::vector<Case> cases() {
       {"growing_copies", machine(small_pages, 1), copies, 0.5},
       {"growing_copies_pools", machine(small_pages, 3), copies_pools, 0.5},
       {"no_vmm_faults", machine(small_pages, 1, false), faults},
+      {"checkpoints", machine(few_windows, 3), checkpoints, 0.5},
+      {"repeating", machine(small_pages, 3), repeating, 0.5},
+      {"repeating_pools", machine(small_pages, 3), repeating_pools, 0.5},
   };
 }
 
@@ -120,6 +129,54 @@ struct Tally {
   std::vector<std::uint64_t> operations;  // by index in Op
   WindowCounters windows;
   std::uint64_t peak_spilled_bytes = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t refused_in_captures = 0;
+  std::uint64_t recalls = 0;
+  std::uint64_t restored = 0;
+  std::uint64_t not_restored = 0;
+};
+
+// The operations of a random program, one after the other. One that repeats itself does some dozens
+// of them over and over, then others. What it does over and over leaves as many blocks as before.
+class Program {
+ public:
+  Program(const ProgramStyle& style, std::uint64_t seed) : style_(style), random_(seed) {}
+
+  Op next(std::size_t live) {
+    if (style_.repeats == 0) return random_op(random_, style_, live);
+    if (rounds_ != 0) {
+      const Op op = turn_[at_++];
+      if (at_ == turn_.size()) {
+        at_ = 0;
+        if (--rounds_ == 0) turn_.clear();
+      }
+      return op;
+    }
+    if (turn_.empty()) {
+      live_ = live;
+      length_ = 10 + random_() % 60;
+    }
+    if (turn_.size() < length_) {
+      turn_.push_back(random_op(random_, style_, live));
+    } else if (live > live_) {
+      turn_.push_back(Free{static_cast<std::uint32_t>(random_())});
+    } else if (live < live_) {
+      turn_.push_back(Alloc{1 + random_() % (style_.largest_bytes / 8), 0});
+    } else {
+      turn_.push_back(Advance{100});
+      rounds_ = style_.repeats;
+    }
+    return turn_.back();
+  }
+
+ private:
+  ProgramStyle style_;
+  std::mt19937_64 random_;
+  std::vector<Op> turn_;
+  std::size_t at_ = 0;        // in the turn, once it is done again
+  std::uint32_t rounds_ = 0;  // so many more times
+  std::size_t length_ = 0;    // of the turn, before blocks go or come to be as many as before
+  std::size_t live_ = 0;      // before the turn
 };
 
 // Runs a random program; on failure tells how to run it again.
@@ -128,10 +185,10 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
   MachineOptions options = c.machine;
   options.validate_every = validate_every;
   Machine machine(options);
-  std::mt19937_64 random(seed);
+  Program program(c.style, seed);
   std::vector<Op> ops;
   for (std::uint64_t i = 0; i < operations; ++i) {
-    ops.push_back(random_op(random, c.style, machine.live()));
+    ops.push_back(program.next(machine.live()));
     const std::string wrong = machine.run(ops.back());
     ASSERT_EQ(wrong, "") << "case " << c.name << ", seed " << seed << ", operation " << i
                          << "\n  GAPLESS_MODEL_SEED=" << seed << " model_test --gtest_filter='*"
@@ -141,6 +198,11 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
   const WindowCounters windows = machine.allocator().counters().windows;
   tally.peak_spilled_bytes =
       std::max(tally.peak_spilled_bytes, machine.allocator().spill().peak_bytes);
+  tally.refused += machine.refused();
+  tally.refused_in_captures += machine.refused_in_captures();
+  tally.recalls += machine.allocator().counters().recalls;
+  tally.restored += machine.restored();
+  tally.not_restored += machine.not_restored();
   ASSERT_EQ(machine.finish(), "") << "case " << c.name << ", seed " << seed;
   tally.operations.resize(machine.counts().size(), 0);
   for (std::size_t i = 0; i < tally.operations.size(); ++i) {
@@ -179,7 +241,7 @@ TEST_P(Model, HoldsInLongRuns) {
       "alloc",      "free",        "touch",         "advance",    "sync",       "trim",
       "set_limit",  "fail_next",   "report",        "use_on",     "begin_pool", "end_pool",
       "capture",    "end_capture", "replay",        "drop_graph", "pin",        "unpin",
-      "checkpoint", "restore",     "use_elsewhere", "copy"};
+      "checkpoint", "restore",     "use_elsewhere", "copy",       "sleep",      "wake"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -188,9 +250,11 @@ TEST_P(Model, HoldsInLongRuns) {
   }
   const WindowCounters& windows = tally.windows;
   fmt::print(
-      "{}: {} operations:{}\n  windows: {} made, {} extended, {} repaired, {} evicted, {} hits\n",
+      "{}: {} operations:{}\n  windows: {} made, {} extended, {} repaired, {} evicted, {} hits\n"
+      "  {} requests refused, {} of them in captures; {} recalls; {} states restored, {} not\n",
       GetParam().name, sum, text, windows.made, windows.extended, windows.repaired, windows.evicted,
-      windows.hits);
+      windows.hits, tally.refused, tally.refused_in_captures, tally.recalls, tally.restored,
+      tally.not_restored);
   EXPECT_GT(counts[0], sum / 4);
   EXPECT_GT(counts[1] + counts[21], sum / 4);  // a copy frees, too
   EXPECT_GT(counts[5], 0U);
@@ -205,8 +269,20 @@ TEST_P(Model, HoldsInLongRuns) {
                       : pins    ? style.pins
                                 : style.pools;
     if (runs) {
-      EXPECT_GT(counts[i], sum / 2000) << kNames[i];
+      // What a program repeats is drawn a few hundred times only.
+      EXPECT_GT(counts[i], style.repeats == 0 ? sum / 2000 : 0) << kNames[i];
     }
+  }
+  if (GetParam().style.pools) {
+    EXPECT_GT(tally.refused_in_captures, 0U);
+  }
+  if (GetParam().style.checkpoints) {
+    EXPECT_GT(tally.restored, 0U);
+    EXPECT_GT(tally.not_restored, 0U);
+    EXPECT_GT(windows.evicted, 0U);
+  }
+  if (GetParam().style.repeats != 0) {
+    EXPECT_GT(tally.recalls, GetParam().style.pools ? 0 : sum / 2000);
   }
   if (GetParam().machine.allocator.spill != 0) {
     EXPECT_GT(tally.peak_spilled_bytes, 0U);

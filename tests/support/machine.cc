@@ -65,7 +65,12 @@ std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t dur
 std::string Machine::occupy(Live& block) {
   auto ranges = gpu_.resolve(0, block.address, block.bytes);
   if (!ranges) return fmt::format("block {:#x} is not mapped as a whole", block.address);
-  for (const simgpu::PhysicalRange& range : *ranges) {
+  block.ranges = std::move(*ranges);
+  return note_ranges(block);
+}
+
+std::string Machine::note_ranges(const Live& block) {
+  for (const simgpu::PhysicalRange& range : block.ranges) {
     const std::uint64_t end = range.offset + range.bytes;
     auto after = in_use_.lower_bound({range.handle, range.offset});
     const bool above =
@@ -81,7 +86,7 @@ std::string Machine::occupy(Live& block) {
     }
     in_use_[{range.handle, range.offset}] = end;
   }
-  block.ranges = std::move(*ranges);
+  what_fits_.begin(block.ranges, block.pool);
   return "";
 }
 
@@ -89,6 +94,127 @@ void Machine::vacate(const Live& block) {
   for (const simgpu::PhysicalRange& range : block.ranges) {
     in_use_.erase({range.handle, range.offset});
   }
+  std::vector<std::uint32_t> users(block.uses.begin(), block.uses.end());
+  users.push_back(block.stream);
+  what_fits_.end(block.ranges, users, operations_);
+}
+
+// --- what must not be refused --------------------------------------------------------------------
+
+PoolId Machine::pool_of(std::uint32_t stream) const {
+  if (is_capturing(stream)) return capturing_->pool;
+  const auto last = std::find_if(begun_.rbegin(), begun_.rend(), [&](const Begun& begun) {
+    return begun.all_streams || begun.stream == stream;
+  });
+  return last == begun_.rend() ? PoolId{} : last->id;
+}
+
+std::vector<PoolId> Machine::pools() const {
+  std::vector<PoolId> pools = held_;
+  for (const Graph& graph : graphs_) pools.push_back(graph.pool);
+  return pools;
+}
+
+bool Machine::is_alive(PoolId pool) const {
+  const std::vector<PoolId> used = pools();
+  const auto is_of_it = [&](const Live& block) { return block.pool == pool; };
+  return std::find(used.begin(), used.end(), pool) != used.end() ||
+         (capturing_ && capturing_->pool == pool) ||
+         std::any_of(begun_.begin(), begun_.end(),
+                     [&](const Begun& begun) { return begun.id == pool; }) ||
+         std::any_of(live_.begin(), live_.end(), is_of_it) ||
+         std::any_of(held_blocks_.begin(), held_blocks_.end(), is_of_it);
+}
+
+void Machine::forget_dead_pools() {
+  for (std::uint32_t i = 1; i <= 3; ++i) {  // those that may be made again
+    const PoolId pool{0, i};
+    if (!is_alive(pool)) what_fits_.forget(pool);
+  }
+  std::erase_if(asleep_, [&](PoolId pool) { return !is_alive(pool); });
+}
+
+bool Machine::may_have(const WhatFits::Free& free, PoolId pool, bool faulted) const {
+  // What a stream that captures now freed before the capture can be waited for. When memory was
+  // freed is known by page: the last time, by whomever.
+  const auto captures = [&](const auto& use) { return is_capturing(use.first); };
+  const auto is_early = [&](const auto& use) { return use.second < capturing_->began; };
+  const bool ordered = std::none_of(free.freed.begin(), free.freed.end(), captures) ||
+                       std::all_of(free.freed.begin(), free.freed.end(), is_early);
+  return ordered && std::all_of(free.users.begin(), free.users.end(), [&](PoolId user) {
+           if (user == PoolId{} || user == pool) return true;
+           // Where graphs were captured, after the device was waited for.
+           const bool captured = user.second == 0;
+           return !is_alive(user) && (!captured || (!capturing_ && !faulted));
+         });
+}
+
+std::string Machine::why_it_fits(const Asked& asked) {
+  const PoolId pool = pool_of(asked.stream);
+  const Options& options = options_.allocator;
+  const bool faulted = faults_fired() != asked.faults;
+  const std::uint64_t page_bytes =
+      align_up(options.page_size, options_.has_vmm ? options_.granularity_bytes : 2 << 20);
+  const auto in_pages = [&](std::uint64_t bytes) { return bytes / page_bytes * page_bytes; };
+  const auto reserved =
+      static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
+  const std::uint64_t left = in_pages(
+      std::min(options_.capacity_bytes - gpu_.used_bytes(0), limit_ - std::min(limit_, reserved)));
+  const bool windows = options_.has_vmm && options.windows;
+  // Segments go back to the driver and come again as one; not while a graph is captured, and not
+  // those of private pools.
+  const bool segments = !options_.has_vmm && !capturing_ && !faulted;
+  std::uint64_t free = 0;
+  if (is_capturing(asked.stream)) {
+    // What the stream itself freed in the pool, and nobody may have taken over.
+    free = what_fits_.free_bytes([&](const WhatFits::Free& one) {
+      const bool own = one.freed.size() == 1 && one.freed.begin()->first == asked.stream &&
+                       !slept_.contains(pool);
+      return windows && own && capturing_->streams.size() == 1 && one.users == std::set{pool};
+    });
+  } else if (!capturing_ || capturing_->faults == faults_fired()) {
+    free = what_fits_.free_bytes([&](const WhatFits::Free& one) {
+      return !one.on_host && ((windows && may_have(one, pool, faulted)) ||
+                              (segments && may_have(one, {}, faulted)));
+    });
+  }
+  const std::uint64_t need = align_up(asked.bytes, page_bytes);
+  const bool over = segments && reserved - std::min(reserved, free) + need > limit_;
+  if (free + left >= need && !over) return fmt::format("{} B are free and {} B left", free, left);
+  if (options.spill == 0 || capturing_ || faulted || !windows) return "";
+  free = what_fits_.free_bytes(
+      [&](const WhatFits::Free& one) { return one.on_host || may_have(one, {}, faulted); });
+  const std::uint64_t host_left =
+      in_pages(std::min(options.spill, options_.host_bytes) - gpu_.used_host_bytes(0));
+  if (free + left + host_left < need) return "";
+  return fmt::format("{} B are free, {} B left, {} B of the host's", free, left, host_left);
+}
+
+std::string Machine::judge_refusal(const Asked& asked, Status status) {
+  if (asleep_.contains(pool_of(asked.stream))) {
+    return status == Status::invalid_argument ? "" : "a pool that sleeps gave memory";
+  }
+  const bool faulted = faults_fired() != asked.faults;
+  if (status != Status::out_of_memory && !(faulted && status == Status::driver_error)) {
+    return fmt::format("refused with: {} ({})", to_string(status), allocator_->last_failure());
+  }
+  if (std::string fits = why_it_fits(asked); !fits.empty()) {
+    return fmt::format("stream {}{}{} was refused, {}, but {}: {}", asked.stream,
+                       is_capturing(asked.stream) ? ", capturing,"
+                       : capturing_               ? " while another captures"
+                                                  : "",
+                       faulted ? " after a failed call" : "", to_string(status), fits,
+                       allocator_->last_failure());
+  }
+  // What the driver refused to take back before may have gone.
+  const bool less = gpu_.used_bytes(0) < asked.used_bytes && faulted_;
+  if (faulted || (gpu_.peak_used_bytes(0) == asked.peak_used_bytes &&
+                  (gpu_.used_bytes(0) == asked.used_bytes || less))) {
+    return "";
+  }
+  return fmt::format("refused; {} B in use, {} B at most, before it were {} B, {} B",
+                     gpu_.used_bytes(0), gpu_.peak_used_bytes(0), asked.used_bytes,
+                     asked.peak_used_bytes);
 }
 
 std::string Machine::apply(const Alloc& op) {
@@ -99,11 +225,15 @@ std::string Machine::apply(const Alloc& op) {
     const std::uint64_t now = gpu_.now_ns();
     std::erase_if(deferred_, [now](const Deferred& one) { return one.done_ns <= now; });
   }
+  block.pool = pool_of(block.stream);
+  const Asked asked{op.bytes, block.stream, gpu_.used_bytes(0), gpu_.peak_used_bytes(0),
+                    faults_fired()};
   const Status status = allocator_->alloc(op.bytes, streams_[block.stream], block.address);
   last_asked_ns_ = gpu_.now_ns();
   if (status != Status::ok) {
     ++refused_;
-    return status == Status::invalid_argument ? "alloc says invalid argument" : "";
+    refused_in_captures_ += capturing_ ? 1 : 0;
+    return judge_refusal(asked, status);
   }
   if (op.bytes == 0) return block.address == 0 ? "" : "0 bytes have an address";
   block.bytes = align_up(op.bytes, 512);
@@ -114,10 +244,7 @@ std::string Machine::apply(const Alloc& op) {
   requested_ += block.requested;
   peak_allocated_ = std::max(peak_allocated_, allocated_);
   block.last_user = block.stream;
-  if (is_capturing(block.stream)) {
-    block.capture = capturing_->number;
-    block.pool = capturing_->pool;
-  }
+  if (is_capturing(block.stream)) block.capture = capturing_->number;
   live_.push_back(std::move(block));
   return launch(live_.back(), live_.back().stream, 20);
 }
@@ -205,7 +332,9 @@ std::string Machine::check_statistics() {
     return fmt::format("reserved is {} but the device gave {}", reserved, gpu_.used_bytes(0));
   }
   if (reserved > std::max(limit_, limit_floor_)) return "reserved is over the limit";
-  if (reserved + allocator_->spill().bytes < allocated_) return "less is reserved than allocated";
+  if (asleep_.empty() && reserved + allocator_->spill().bytes < allocated_) {
+    return "less is reserved than allocated";
+  }
   return "";
 }
 
@@ -253,7 +382,7 @@ std::string Machine::apply(const UseOn& op) {
 std::string Machine::apply(const UseElsewhere& op) {
   if (live_.empty() || !options_.peer || capturing_) return "";
   Live& block = live_[op.block % live_.size()];
-  if (block.capture != 0) return "";
+  if (block.capture != 0 || block.asleep) return "";
   gpu_.order(DeviceStream{0, streams_[block.last_user]}, elsewhere_);
   const simgpu::Access access{block.address, block.requested, true};
   const DriverStatus status = gpu_.launch(elsewhere_.device, elsewhere_.handle,
@@ -275,6 +404,7 @@ bool Machine::is_capturing(std::uint32_t stream) const {
 
 // A graph may use only what was made in its capture, and while it is captured nobody else may.
 bool Machine::may_use(const Live& block, std::uint32_t stream) const {
+  if (block.asleep) return false;
   if (is_capturing(stream)) return block.capture == capturing_->number;
   return !capturing_ || (block.capture != capturing_->number && !is_capturing(block.last_user));
 }
@@ -282,18 +412,19 @@ bool Machine::may_use(const Live& block, std::uint32_t stream) const {
 std::string Machine::apply(const BeginPool& op) {
   if (capturing_ || begun_.size() >= 3) return "";
   const PoolId id{0, 1 + op.pool};
-  const StreamHandle only = streams_[op.stream % streams_.size()];
+  forget_dead_pools();
+  const auto stream = static_cast<std::uint32_t>(op.stream % streams_.size());
   const bool all = op.all_streams;
   const Status status = allocator_->begin_pool(
-      id, [all, only](StreamHandle stream) { return all || stream == only; });
-  begun_.push_back(id);
+      id, [all, only = streams_[stream]](StreamHandle asked) { return all || asked == only; });
+  begun_.push_back({id, all, stream});
   held_.push_back(id);
   return status == Status::ok ? "" : "begin_pool failed";
 }
 
 std::string Machine::apply(const EndPool& op) {
   if (!begun_.empty() && !capturing_) {
-    const PoolId id = begun_.back();
+    const PoolId id = begun_.back().id;
     begun_.pop_back();
     if (allocator_->end_pool(id) != Status::ok) return "end_pool failed";
     if (allocator_->pool_users(id) < 1) return "a pool lost a user";
@@ -301,7 +432,8 @@ std::string Machine::apply(const EndPool& op) {
   if (!op.release || held_.size() <= begun_.size()) return "";
   // Of one that is not begun; the last of its users may go while it has blocks.
   const auto idle = std::find_if(held_.begin(), held_.end(), [&](PoolId id) {
-    return std::find(begun_.begin(), begun_.end(), id) == begun_.end();
+    return std::none_of(begun_.begin(), begun_.end(),
+                        [&](const Begun& begun) { return begun.id == id; });
   });
   if (idle == held_.end()) return "";
   const PoolId id = *idle;
@@ -316,8 +448,11 @@ std::string Machine::apply(const Capture& op) {
   // Graphs may share a pool.
   graph.pool = op.pool == 0 || graphs_.empty() ? PoolId{graph.number, 0}
                                                : graphs_[op.pool % graphs_.size()].pool;
+  if (asleep_.contains(graph.pool)) return "";
   const std::uint32_t stream = op.stream % static_cast<std::uint32_t>(streams_.size());
   graph.streams = {stream};
+  graph.began = operations_;
+  graph.faults = faults_fired();
   capturing_ = graph;
   if (allocator_->begin_pool(graph.pool, [this](StreamHandle asked) {
         const auto found = std::find(streams_.begin(), streams_.end(), asked);
@@ -352,6 +487,7 @@ std::string Machine::apply(const Replay& op) {
   const std::uint32_t stream = op.stream % static_cast<std::uint32_t>(streams_.size());
   if (graphs_.empty() || capturing_) return "";
   const Graph& graph = graphs_[op.graph % graphs_.size()];
+  if (asleep_.contains(graph.pool)) return "";
   // The program's own order: graphs of one pool run one after the other, and after whoever used
   // what they write.
   if (const auto last = last_replay_.find(graph.pool); last != last_replay_.end()) {
@@ -408,10 +544,11 @@ std::string Machine::apply(const Unpin& op) {
 }
 
 std::string Machine::apply(const Checkpoint& op) {
-  std::vector<PoolId> pools = held_;
-  for (const Graph& graph : graphs_) pools.push_back(graph.pool);
-  if (pools.empty() || capturing_) return "";
-  checkpoint_ = allocator_->checkpoint_pool(pools[op.pool % pools.size()]);
+  const std::vector<PoolId> all = pools();
+  if (all.empty() || capturing_) return "";
+  const PoolId pool = all[op.pool % all.size()];
+  if (asleep_.contains(pool)) return "";
+  checkpoint_ = allocator_->checkpoint_pool(pool);
   checkpoint_blocks_.clear();
   const auto blocks = allocator_->pool_blocks(checkpoint_->id);
   for (const Live& block : live_) {
@@ -425,13 +562,15 @@ std::string Machine::apply(const Checkpoint& op) {
 }
 
 std::string Machine::apply(const Restore& /*op*/) {
-  if (!checkpoint_ || capturing_) return "";
+  if (!checkpoint_ || capturing_ || asleep_.contains(checkpoint_->id)) return "";
   gpu_.device_synchronize(0);  // who restores a pool knows that nothing runs in it
   PoolDelta delta;
   if (allocator_->restore_pool(*checkpoint_, delta) != Status::ok) {
     checkpoint_.reset();  // its place is gone
+    ++not_restored_;
     return delta.freed.empty() && delta.allocated.empty() ? "" : "a refused restore changed blocks";
   }
+  ++restored_;
   for (const DeviceAddress address : delta.freed) {
     const auto block = std::find_if(live_.begin(), live_.end(),
                                     [&](const Live& one) { return one.address == address; });
@@ -449,6 +588,58 @@ std::string Machine::apply(const Restore& /*op*/) {
   }
   return "";
 }
+
+// --- sleep ---------------------------------------------------------------------------------------
+
+std::string Machine::apply(const Sleep& op) {
+  const std::vector<PoolId> all = pools();
+  if (all.empty() || capturing_) return "";
+  const PoolId pool = all[op.pool % all.size()];
+  const auto is_of_it = [&](const Live& block) { return block.pool == pool; };
+  const bool pinned =
+      std::any_of(live_.begin(), live_.end(),
+                  [&](const Live& block) { return is_of_it(block) && block.pins != 0; }) ||
+      std::any_of(held_blocks_.begin(), held_blocks_.end(), is_of_it);
+  const bool may = options_.has_vmm && !pinned && !asleep_.contains(pool);
+  const Status status = allocator_->sleep_pool(pool, op.save);
+  if (!may) return status == Status::invalid_argument ? "" : "a pool slept that must not";
+  if (status != Status::ok && (!faulted_ || status != Status::driver_error)) return "no sleep";
+  asleep_.insert(pool);
+  slept_.insert(pool);
+  for (Live& block : live_) {
+    if (!is_of_it(block)) continue;
+    vacate(block);
+    block.asleep = true;
+    // What it shares with others stays where it is.
+    std::erase_if(block.ranges, [&](const simgpu::PhysicalRange& range) {
+      return gpu_.bytes_of(range.handle) == 0;
+    });
+    if (const std::string wrong = note_ranges(block); !wrong.empty()) return wrong;
+  }
+  if (status == Status::ok) return "";
+  faulty_.heal();  // it may be asleep in part
+  return apply(
+      Wake{static_cast<std::uint32_t>(std::distance(asleep_.begin(), asleep_.find(pool)))});
+}
+
+std::string Machine::apply(const Wake& op) {
+  forget_dead_pools();
+  if (asleep_.empty() || capturing_) return "";
+  const PoolId pool = *std::next(asleep_.begin(), op.pool % asleep_.size());
+  const Status status = allocator_->wake_pool(pool);
+  if (status == Status::out_of_memory || (faulted_ && status == Status::driver_error)) return "";
+  if (status != Status::ok) return "wake_pool failed";
+  asleep_.erase(pool);
+  for (Live& block : live_) {
+    if (!block.asleep || block.pool != pool) continue;
+    block.asleep = false;
+    vacate(block);
+    if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+// --- the rest ------------------------------------------------------------------------------------
 
 std::string Machine::apply(const Advance& op) {
   gpu_.advance(std::uint64_t{op.us} * 1000);
@@ -476,6 +667,7 @@ std::string Machine::apply(const SetLimit& op) {
 
 std::string Machine::apply(const FailNext& op) {
   faulted_ = true;
+  faults_before_ += faulty_.fired();
   faulty_.fail({.kind = {},
                 .nth = op.nth,
                 .status = op.out_of_memory ? DriverStatus::out_of_memory : DriverStatus::unknown,

@@ -3,8 +3,9 @@
 // Judged are: the simulated GPU's own rules (violations()); that no two live blocks share a byte of
 // physical memory, whatever addresses they have; that every byte of a block is mapped and
 // accessible; alignment; that the statistics equal a plain model's; that reserved equals what the
-// device has given and keeps within the limit; the heap's validate(); and that nothing is left at
-// the end.
+// device has given and keeps within the limit; that a request is refused only if it would not fit,
+// and nothing has changed then (WhatFits says what is free); the heap's validate(); and that
+// nothing is left at the end.
 #pragma once
 
 #include <map>
@@ -17,6 +18,7 @@
 #include "allocator/driver/faulty_driver.h"
 #include "simgpu/sim_driver.h"
 #include "tests/support/op.h"
+#include "tests/support/what_fits.h"
 
 namespace gapless::testing {
 
@@ -50,8 +52,12 @@ class Machine {
 
   /// How often each kind of operation ran, by its index in Op.
   [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
-  /// Allocations that were refused.
+  /// Allocations that were refused, and those of them while a graph was captured.
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
+  [[nodiscard]] std::uint64_t refused_in_captures() const { return refused_in_captures_; }
+  /// Checkpoints that were restored, and those whose places were gone.
+  [[nodiscard]] std::uint64_t restored() const { return restored_; }
+  [[nodiscard]] std::uint64_t not_restored() const { return not_restored_; }
 
  private:
   struct Live {
@@ -61,8 +67,9 @@ class Machine {
     std::uint32_t stream = 0;     // allocated on
     std::uint32_t last_user = 0;  // the stream whose kernel used it last
     std::vector<simgpu::PhysicalRange> ranges;
-    std::uint64_t capture = 0;  // the capture it was made in, and its pool; 0: none
-    PoolId pool;
+    std::uint64_t capture = 0;  // the capture it was made in; 0: none
+    PoolId pool;                // whose memory it is; {0, 0}: no private pool's
+    bool asleep = false;        // with that pool
     std::uint32_t pins = 0;
     std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
     bool used_elsewhere = false;   // and the other device's
@@ -79,6 +86,8 @@ class Machine {
     std::uint64_t number = 0;
     PoolId pool;
     std::vector<std::uint32_t> streams;  // while it is captured: those that are
+    std::uint64_t began = 0;             // by operations_
+    std::uint64_t faults = 0;            // calls that had failed by then
     simgpu::CapturedGraph graph;
   };
 
@@ -98,8 +107,11 @@ class Machine {
   std::string apply(const Checkpoint& op);
   std::string apply(const Restore& op);
   std::string apply(const Copy& op);
+  std::string apply(const Sleep& op);
+  std::string apply(const Wake& op);
   /// Notes where a block that begins to live lies, which nobody else may.
   std::string occupy(Live& block);
+  std::string note_ranges(const Live& block);
   void vacate(const Live& block);
   /// A block is live no more; the allocator knows already.
   void forget(std::size_t index);
@@ -107,6 +119,28 @@ class Machine {
   [[nodiscard]] bool is_capturing(std::uint32_t stream) const;
   [[nodiscard]] bool may_use(const Live& block, std::uint32_t stream) const;
   std::string end_capture();
+  /// The pool that a stream's requests go to.
+  [[nodiscard]] PoolId pool_of(std::uint32_t stream) const;
+  /// Whether the pool has users or blocks.
+  [[nodiscard]] bool is_alive(PoolId pool) const;
+  void forget_dead_pools();
+  [[nodiscard]] std::vector<PoolId> pools() const;
+  /// Calls that were made to fail so far.
+  [[nodiscard]] std::uint64_t faults_fired() const { return faults_before_ + faulty_.fired(); }
+  /// What was asked for, and how the device was before.
+  struct Asked {
+    std::uint64_t bytes = 0;
+    std::uint32_t stream = 0;
+    std::uint64_t used_bytes = 0;
+    std::uint64_t peak_used_bytes = 0;
+    std::uint64_t faults = 0;
+  };
+  /// Whether that may be refused so.
+  [[nodiscard]] std::string judge_refusal(const Asked& asked, Status status);
+  /// Empty where it may not fit.
+  [[nodiscard]] std::string why_it_fits(const Asked& asked);
+  /// Whether a request to that pool may have what is free there.
+  [[nodiscard]] bool may_have(const WhatFits::Free& free, PoolId pool, bool faulted) const;
   std::string apply(const Advance& op);
   std::string apply(const SyncStream& op);
   std::string apply(const Trim& op);
@@ -131,7 +165,14 @@ class Machine {
   std::vector<Live> live_;
   // (handle, offset) -> end: the physical bytes in use.
   std::map<std::pair<MemHandle, std::uint64_t>, std::uint64_t> in_use_;
-  std::vector<PoolId> begun_;
+  struct Begun {
+    PoolId id;
+    bool all_streams = false;
+    std::uint32_t stream = 0;  // else that one's requests
+  };
+  std::vector<Begun> begun_;
+  std::set<PoolId> asleep_;
+  std::set<PoolId> slept_;    // ever: who had freed what in a page is not known after that
   std::vector<PoolId> held_;  // pools that were begun and not released
   std::optional<Graph> capturing_;
   std::vector<Graph> graphs_;
@@ -151,6 +192,11 @@ class Machine {
   bool faulted_ = false;
   std::uint64_t operations_ = 0;
   std::uint64_t refused_ = 0;
+  std::uint64_t refused_in_captures_ = 0;
+  std::uint64_t restored_ = 0;
+  std::uint64_t not_restored_ = 0;
+  std::uint64_t faults_before_ = 0;  // the last FailNext
+  WhatFits what_fits_{gpu_};
   std::size_t judged_violations_ = 0;
   std::vector<std::uint64_t> counts_;
 };

@@ -41,6 +41,10 @@ struct Printer {
     return fmt::format("Checkpoint{{{}}}", op.pool);
   }
   std::string operator()(const Restore& /*op*/) const { return "Restore{}"; }
+  std::string operator()(const Sleep& op) const {
+    return fmt::format("Sleep{{{}, {}}}", op.pool, op.save);
+  }
+  std::string operator()(const Wake& op) const { return fmt::format("Wake{{{}}}", op.pool); }
   std::string operator()(const Copy& op) const {
     return fmt::format("Copy{{{}, {}}}", op.block, op.more_bytes);
   }
@@ -89,6 +93,10 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (dice >= 970 && style.peers) {
     return UseElsewhere{any, static_cast<std::uint32_t>(below(400))};
   }
+  if (style.checkpoints && dice >= 970) {
+    if (dice < 985) return Checkpoint{any};
+    return Restore{};
+  }
   if (style.pools) {
     const auto pool = static_cast<std::uint32_t>(below(3));
     if (dice < 112) return BeginPool{pool, stream, below(2) == 0};
@@ -103,6 +111,10 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (style.pins && dice >= 138) {  // more unpins than pins: held memory is not to pile up
     if (dice < 141) return Pin{any};
     if (dice < 146) return Unpin{any};
+  }
+  if (style.pools && dice >= 146) {
+    if (dice < 147) return Sleep{any, below(4) == 0};
+    if (dice < 149) return Wake{any};
   }
   if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
   if (dice < 480 && style.copies) return Copy{any, 512 * (1 + below(8))};

@@ -86,14 +86,21 @@ struct Checkpoint {  // where the blocks of a pool are now
   std::uint32_t pool = 0;
 };
 struct Restore {};  // the pool's blocks as they were then
-struct Copy {       // a live block is replaced by a larger one, as concatenation does
+struct Sleep {      // a pool's memory goes back to the device, its addresses stay
+  std::uint32_t pool = 0;
+  bool save = false;
+};
+struct Wake {
+  std::uint32_t pool = 0;
+};
+struct Copy {  // a live block is replaced by a larger one, as concatenation does
   std::uint32_t block = 0;
   std::uint64_t more_bytes = 0;
 };
 
 using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
                         UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin,
-                        Unpin, Checkpoint, Restore, UseElsewhere, Copy>;
+                        Unpin, Checkpoint, Restore, UseElsewhere, Copy, Sleep, Wake>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -114,6 +121,9 @@ struct ProgramStyle {
   bool pins = false;
   bool peers = false;  // another device
   bool copies = false;
+  bool checkpoints = false;  // many of them
+  /// Operations that are done over and over, so many times; 0: none.
+  std::uint32_t repeats = 0;
 };
 
 /// The next operation of a random program with `live` live blocks now.

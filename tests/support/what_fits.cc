@@ -1,0 +1,39 @@
+#include "tests/support/what_fits.h"
+
+namespace gapless::testing {
+
+void WhatFits::begin(std::span<const simgpu::PhysicalRange> ranges, PoolId pool) {
+  for (const simgpu::PhysicalRange& range : ranges) {
+    Page& page = pages_[range.handle];
+    page.used_bytes += range.bytes;
+    page.facts.on_host = gpu_.is_on_host(range.handle);
+    page.facts.users.insert(pool);
+  }
+}
+
+void WhatFits::end(std::span<const simgpu::PhysicalRange> ranges,
+                   std::span<const std::uint32_t> streams, std::uint64_t now) {
+  for (const simgpu::PhysicalRange& range : ranges) {
+    const auto found = pages_.find(range.handle);
+    if (found == pages_.end()) continue;  // the device has it back
+    Page& page = found->second;
+    page.used_bytes -= range.bytes;
+    for (const std::uint32_t stream : streams) page.facts.freed[stream] = now;
+  }
+}
+
+void WhatFits::forget(PoolId pool) {
+  for (auto& [handle, page] : pages_) page.facts.users.erase(pool);
+}
+
+std::uint64_t WhatFits::free_bytes(const std::function<bool(const Free&)>& counts) {
+  // What the device has back is gone for good: handles are not used again.
+  std::erase_if(pages_, [&](const auto& entry) { return gpu_.bytes_of(entry.first) == 0; });
+  std::uint64_t bytes = 0;
+  for (const auto& [handle, page] : pages_) {
+    if (page.used_bytes == 0 && counts(page.facts)) bytes += gpu_.bytes_of(handle);
+  }
+  return bytes;
+}
+
+}  // namespace gapless::testing
