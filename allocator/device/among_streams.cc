@@ -168,10 +168,8 @@ DeviceHeap::Placed DeviceHeap::place_in_pieces(const Fit& instead, Unit size, Ow
   if (plan.missing != 0 || whole > most) return {};
   ask_for_ceiling();  // others may have given memory back
   if (!is_full()) return {};
-  WindowSpot spot;
   const auto plan_again = [&] { return mapper_.plan_new(size, owner); };
-  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot);
-  return status == DriverStatus::ok ? in_window(spot, owner) : Placed{};
+  return place_by_plan(std::move(plan), plan_again, size, owner);
 }
 
 void DeviceHeap::note_reuse(Owner owner, Unit size) {

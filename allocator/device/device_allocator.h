@@ -389,7 +389,8 @@ class DeviceAllocator {
   [[nodiscard]] bool captures() const {
     return capture_marks_ ? *capture_marks_ > 0 : main_.heap.streams().watches_captures();
   }
-  /// Whether a graph may be captured on a stream that the heap has not seen: the host must not wait.
+  /// Whether a graph may be captured on a stream that the heap has not seen: the host must not
+  /// wait.
   [[nodiscard]] bool may_capture_unseen(const DeviceHeap& heap) const;
   /// Where record_stream() was called for the block, it counts as active a while longer.
   void defer_if_used(const Arena& arena, const Block& block);

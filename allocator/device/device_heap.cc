@@ -259,16 +259,12 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   const auto repair_again = [&] {
     return mapper_.plan_repair_again(size, reach, plan.calls).value_or(plan_again());
   };
-  WindowSpot spot;
   if (const auto repair = mapper_.plan_repair(size, reach, plan, comfort, demand.volume_bytes)) {
-    const DriverStatus status = map_window(*repair, repair_again, size, owner, spot);
-    if (status == DriverStatus::ok) return in_window(spot, owner);
-    if (const Placed placed = failure(status); ends_search(placed)) return placed;
+    const Placed placed = place_by_plan(*repair, repair_again, size, owner);
+    if (ends_search(placed)) return placed;
     plan = plan_again();  // places of the window may be gone
   }
-  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot);
-  if (status == DriverStatus::ok) return in_window(spot, owner);
-  const Placed placed = failure(status);
+  const Placed placed = place_by_plan(std::move(plan), plan_again, size, owner);
   if (!growth || ends_search(placed)) return placed;
   // A driver that has no addresses for windows may still map what comes to the home's.
   const auto still = home_.growth_for(size, reach, !vmm_);
@@ -378,6 +374,14 @@ DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder orde
     of_device -= spills ? 0 : run->count;
   }
   return DriverStatus::ok;
+}
+
+DeviceHeap::Placed DeviceHeap::place_by_plan(WindowPlan plan,
+                                             const std::function<WindowPlan()>& plan_again,
+                                             Unit size, Owner owner, bool on_host) {
+  WindowSpot spot;
+  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot, on_host);
+  return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
 }
 
 DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again,

@@ -302,8 +302,14 @@ class DeviceHeap {
   // --- private pools (in_pools.cc) --------------------------------------------------------------
 
   Placed place_in_own_pool(Unit size, Owner owner);
-  /// In a window over the pool's own memory and everyone's, and new pages.
-  Placed place_in_pool_and_beside(Unit size, Owner owner, bool whole_pages);
+  /// Where the pool's own memory is not enough: everyone's and new memory, with what is free in the
+  /// pool where that takes fewer new pages, or nothing else is left.
+  Placed place_beyond_pool(Unit size, Owner owner, Owner general, const Demand& demand);
+  Placed place_in_pool_and_beside(Unit size, Owner owner, const Demand& demand);
+  /// Whether the pool's free pages would spare new ones.
+  [[nodiscard]] bool pool_spares_pages(Unit size, Owner owner, Owner general);
+  /// All that is free in the owner's pool and outside of any.
+  [[nodiscard]] Reach in_pool_and_beside(Owner owner);
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
   /// A new window over free memory within reach, if that is enough.
   Placed in_new_window(Unit size, Reach reach);
@@ -449,10 +455,13 @@ class DeviceHeap {
   [[nodiscard]] bool ends_search(const Placed& placed) const {
     return placed.status == Status::ok || streams_.newly_refused();
   }
-  /// Carries a plan out, after those who used its memory; `spot` is where the request goes. Where
-  /// it lacks pages they are created, and what plan_again() says then is carried out.
+  /// The request in the window of that plan, which is carried out after those who used its memory.
+  /// Where it lacks pages they are created, and what plan_again() says then is carried out.
+  Placed place_by_plan(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
+                       Owner owner, bool on_host = false);
+  /// Carries the plan out; `spot` is where the request goes.
   DriverStatus map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
-                          Owner owner, WindowSpot& spot, bool on_host = false);
+                          Owner owner, WindowSpot& spot, bool on_host);
   /// Creates so many pages; those created are in `added`, also after a failure.
   DriverStatus create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
                             std::vector<PageRange>& added);

@@ -3,9 +3,10 @@
 //   a pool's request --> its own free memory, in the home or a window
 //                        (while a graph is captured: also what others freed, where the graph's
 //                        order proves that they are done with it)
+//                    --> both side by side in a window, where that takes fewer new pages
 //                    --> memory for everyone, which is the pool's from then on
 //                        (while a graph is captured: only what is known to be done; nobody waits)
-//                    --> both side by side in a window
+//                    --> both, whatever that takes
 //
 // A captured graph writes to its addresses each time it runs, also to those of blocks that were
 // freed in the capture: the windows they lie in are pinned, and neither unmapped nor repaired.
@@ -56,11 +57,7 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
     // What the driver refused once it may grant now.
     if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside);
   } else if (placed.status != Status::ok) {
-    placed = place(size, general, demand);
-    const auto beside = [&] { return place_in_pool_and_beside(size, owner, false); };
-    for (int tries = 0; tries < 2 && placed.status != Status::ok; ++tries) {
-      if (use_windows() && could_fit(size)) placed = search(owner, beside);
-    }
+    placed = place_beyond_pool(size, owner, general, demand);
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -89,16 +86,49 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
   return use_windows() ? in_new_window(size, reach) : failure();
 }
 
-DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner, bool whole_pages) {
+DeviceHeap::Placed DeviceHeap::place_beyond_pool(Unit size, Owner owner, Owner general,
+                                                 const Demand& demand) {
+  const auto beside = [&] { return place_in_pool_and_beside(size, owner, demand); };
+  Placed placed = failure();
+  if (pool_spares_pages(size, owner, general)) placed = search(owner, beside);
+  if (placed.status != Status::ok) placed = place(size, general, demand);
+  // What the driver refused once it may grant now.
+  for (int tries = 0; tries < 2 && placed.status != Status::ok; ++tries) {
+    if (use_windows() && could_fit(size)) placed = search(owner, beside);
+  }
+  return placed;
+}
+
+Reach DeviceHeap::in_pool_and_beside(Owner owner) {
   const PoolIndex pool = streams_.sets().pool_of(owner);
   Reach reach(owner, streams_.now(), streams_.sets().anyone_in(pool), pool);
   reach.others_pool_too = 0;
-  WindowSpot spot;
-  const auto plan = [&] {
-    return whole_pages ? mapper_.plan_whole_pages(size, reach) : mapper_.plan(size, reach);
-  };
-  const DriverStatus status = map_window(plan(), plan, size, owner, spot);
-  return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
+  return reach;
+}
+
+bool DeviceHeap::pool_spares_pages(Unit size, Owner owner, Owner general) {
+  const Reach both = in_pool_and_beside(owner);
+  Reach own = both;
+  own.others_pool_too = own.others_pool;
+  if (!use_windows() || home_.free_pages(own) == 0) return false;
+  if (home_.fit(size, general).hole != 0 || mapper_.find(size, general)) return false;
+  return mapper_.plan(size, both).missing < mapper_.plan(size, general).missing;
+}
+
+DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner,
+                                                        const Demand& demand) {
+  ++misses_;
+  Reach reach = in_pool_and_beside(owner);
+  // The oldest of it that is enough, as far as there is enough.
+  Reach oldest = reach;
+  oldest.others_up_to = 0;
+  oldest.others_up_to = std::max<Epoch>(1, home_.epoch_needed(size, oldest).value_or(0));
+  if (mapper_.plan(size, oldest).missing == 0) reach = oldest;
+  if (const auto spot = mapper_.find(size, reach)) {
+    const Placed placed = in_window(*spot, owner);
+    if (ends_search(placed)) return placed;
+  }
+  return map_window_or_grow(size, reach, demand, home_.growth_for(size, reach, !vmm_));
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
@@ -112,7 +142,10 @@ DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owne
     if (placed.status == Status::ok) return;
     placed = search(owner, [&] { return take_whole_pages(size, owner, general); });
     if (placed.status == Status::ok || capturing || !use_windows()) return;
-    placed = search(owner, [&] { return place_in_pool_and_beside(size, owner, true); });
+    placed = search(owner, [&] {
+      const auto plan = [&] { return mapper_.plan_whole_pages(size, in_pool_and_beside(owner)); };
+      return place_by_plan(plan(), plan, size, owner);
+    });
   };
   try_others();
   if (placed.status != Status::ok && could_fit(size)) {
@@ -134,9 +167,7 @@ DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner ge
     const auto plan = [&] { return mapper_.plan_whole_pages(size, everyones); };
     WindowPlan first = plan();
     if (!growth || first.missing < growth->count) {
-      WindowSpot spot;
-      const DriverStatus status = map_window(std::move(first), plan, size, owner, spot);
-      const Placed placed = status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
+      const Placed placed = place_by_plan(std::move(first), plan, size, owner);
       if (ends_search(placed)) return placed;
       growth = home_.growth_for(size, of_pool, !vmm_);
     }
@@ -155,9 +186,7 @@ DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
   ++misses_;
   const WindowPlan plan = mapper_.plan(size, reach);
   if (plan.missing != 0) return failure(DriverStatus::out_of_memory);
-  WindowSpot spot;
-  const DriverStatus status = map_window(plan, {}, size, reach.owner, spot);
-  return status == DriverStatus::ok ? in_window(spot, reach.owner) : failure(status);
+  return place_by_plan(plan, {}, size, reach.owner);
 }
 
 bool DeviceHeap::take_over_in_capture(Owner owner) {

@@ -60,9 +60,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
     const auto plan = [&] { return mapper_.plan(size, reach); };
     WindowPlan first = plan();
     if (first.missing > pages_left() + host_pages) return failure();
-    WindowSpot spot;
-    const DriverStatus status = map_window(std::move(first), plan, size, owner, spot, true);
-    return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
+    return place_by_plan(std::move(first), plan, size, owner, true);
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();

@@ -547,6 +547,41 @@ TEST_F(PoolsTest, APoolsMemoryAndEveryonesAreJoined) {
   release(kPool);
 }
 
+// What is free in the pool, too little for a request, is not left idle beside new pages.
+TEST_F(PoolsTest, APoolsMemorySparesNewPages) {
+  start({.capacity = 64 * MiB, .settings = "slack:0"});
+  begin(kPool);
+  std::vector<DeviceAddress> kept;
+  std::vector<DeviceAddress> gone;
+  for (int i = 0; i < 8; ++i) (i % 2 == 0 ? gone : kept).push_back(alloc(2 * MiB));
+  for (const DeviceAddress address : gone) free(address);
+  ASSERT_EQ(reserved(), 16 * MiB);
+  const DeviceAddress a = alloc(12 * MiB);  // 8 MiB are free
+  EXPECT_EQ(reserved(), 20 * MiB);
+  EXPECT_EQ(allocator->find_block(a)->pool, kPool);
+  end(kPool);
+  free(a);
+  for (const DeviceAddress address : kept) free(address);
+  release(kPool);
+}
+
+// What everyone has free and fits is taken as it is.
+TEST_F(PoolsTest, APoolTakesAHoleOfEveryonesAsItIs) {
+  start({.capacity = 64 * MiB, .settings = "slack:0"});
+  free(alloc(12 * MiB));
+  begin(kPool, {side});
+  const DeviceAddress small = alloc(3 * MiB, side);
+  free(small);
+  end(kPool);
+  begin(kPool, {0});
+  const std::uint64_t made = allocator->counters().windows.made;
+  free(alloc(8 * MiB, 0));
+  EXPECT_EQ(allocator->counters().windows.made, made);
+  end(kPool);
+  release(kPool);
+  release(kPool);
+}
+
 // Giving memory back for the soft limit in between unmapped the windows that were wanted again.
 TEST_F(PoolsTest, TheSoftLimitWaitsUntilAPoolIsRestored) {
   start({.capacity = 256 * MiB});
