@@ -32,68 +32,70 @@ using namespace gapless::bench;
 
 simgpu::SimOptions large_gpu() { return {.devices = {{.total_bytes = 1800 * GiB}}}; }
 
+// A simulated GPU with one allocator over it, which goes first.
+struct Machine {
+  explicit Machine(const std::string& allocator) : peer(bench::make_peer(allocator, gpu, 0)) {}
+
+  simgpu::SimDriver gpu{large_gpu()};
+  std::unique_ptr<bench::Peer> peer;
+  std::mutex native_lock;  // the model has none; PyTorch's own has one per device
+};
+
+// What the threads of one run share: made by the first that comes, gone with the last that leaves.
+// None leaves before all have come, for their loops begin together.
+class MeetingPlace {
+ public:
+  std::shared_ptr<Machine> come(const std::string& allocator) {
+    const std::scoped_lock lock(lock_);
+    auto machine = machine_.lock();
+    if (!machine) machine_ = machine = std::make_shared<Machine>(allocator);
+    return machine;
+  }
+
+ private:
+  std::mutex lock_;
+  std::weak_ptr<Machine> machine_;
+};
+
 using Step = void (*)(bench::Peer&, Workload&, std::size_t);
 
 void run(benchmark::State& state, const std::string& allocator, Sizes sizes, Step step) {
-  simgpu::SimDriver gpu(large_gpu());
-  const auto peer = bench::make_peer(allocator, gpu, 0);
+  const Machine machine(allocator);
+  bench::Peer& peer = *machine.peer;
   const auto live = static_cast<std::size_t>(state.range(0));
-  Workload work = prepare(*peer, sizes, live, 1);
-  for (std::size_t i = 0; i < std::max<std::size_t>(2 * live, kDraws); ++i) churn(*peer, work, i);
-  for (std::size_t i = 0; i < kDraws; ++i) step(*peer, work, i);
+  Workload work = prepare(peer, sizes, live, 1);
+  for (std::size_t i = 0; i < std::max<std::size_t>(2 * live, kDraws); ++i) churn(peer, work, i);
+  for (std::size_t i = 0; i < kDraws; ++i) step(peer, work, i);
   std::size_t i = 0;
-  for (auto _ : state) step(*peer, work, i++);
+  for (auto _ : state) step(peer, work, i++);
   state.SetItemsProcessed(state.iterations());
-  for (const DeviceAddress address : work.live) peer->free(address);
+  for (const DeviceAddress address : work.live) peer.free(address);
 }
 
 // Several threads on one device, each with its own live blocks.
-void threads(benchmark::State& state, const std::string& allocator, Sizes sizes) {
-  static std::unique_ptr<simgpu::SimDriver> gpu;
-  static std::unique_ptr<bench::Peer> peer;
-  static std::mutex native_lock;  // the model has none; PyTorch's own has one per device
-  if (state.thread_index() == 0) {
-    gpu = std::make_unique<simgpu::SimDriver>(large_gpu());
-    peer = bench::make_peer(allocator, *gpu, 0);
-  }
-  static std::mutex start;
-  const bool locked = allocator != "gapless";
+void threads(benchmark::State& state, MeetingPlace& place, const std::string& allocator,
+             Sizes sizes) {
+  const std::shared_ptr<Machine> machine = place.come(allocator);
+  bench::Peer& peer = *machine->peer;
   Workload work;
-  bench::Peer* shared = nullptr;
+  {
+    const std::scoped_lock lock(machine->native_lock);
+    work = prepare(peer, sizes, static_cast<std::size_t>(state.range(0)),
+                   static_cast<std::uint64_t>(state.thread_index()) + 1);
+    for (std::size_t k = 0; k < kDraws; ++k) churn(peer, work, k);
+  }
   std::size_t i = 0;
-  for (auto _ : state) {
-    if (shared == nullptr) {  // inside the loop, where every thread may rely on `peer`
-      state.PauseTiming();
-      {
-        const std::scoped_lock lock(start, native_lock);
-        shared = peer.get();
-        work = prepare(*shared, sizes, static_cast<std::size_t>(state.range(0)),
-                       static_cast<std::uint64_t>(state.thread_index()) + 1);
-        for (std::size_t k = 0; k < kDraws; ++k) churn(*shared, work, k);
-      }
-      state.ResumeTiming();
-    }
-    if (locked) {
-      const std::scoped_lock lock(native_lock);
-      churn(*shared, work, i++);
-    } else {
-      churn(*shared, work, i++);
+  if (allocator == "gapless") {
+    for (auto _ : state) churn(peer, work, i++);
+  } else {
+    for (auto _ : state) {
+      const std::scoped_lock lock(machine->native_lock);
+      churn(peer, work, i++);
     }
   }
   state.SetItemsProcessed(state.iterations());
-  {
-    const std::scoped_lock lock(start, native_lock);
-    if (shared != nullptr) {
-      for (const DeviceAddress address : work.live) shared->free(address);
-    }
-  }
-  if (state.thread_index() == 0) {
-    // Other threads have left the loop, but may still be giving back: the last holder cleans up.
-    static std::vector<std::unique_ptr<bench::Peer>> old_peers;
-    static std::vector<std::unique_ptr<simgpu::SimDriver>> old_gpus;
-    old_peers.push_back(std::move(peer));
-    old_gpus.push_back(std::move(gpu));
-  }
+  const std::scoped_lock lock(machine->native_lock);
+  for (const DeviceAddress address : work.live) peer.free(address);
 }
 
 }  // namespace
@@ -117,7 +119,9 @@ int main(int argc, char** argv) {
   for (const std::string allocator : {"gapless", "native"}) {
     benchmark::RegisterBenchmark(
         ("threads/" + allocator + "/mixed").c_str(),
-        [allocator](benchmark::State& state) { threads(state, allocator, Sizes::mixed); })
+        [allocator, place = std::make_shared<MeetingPlace>()](benchmark::State& state) {
+          threads(state, *place, allocator, Sizes::mixed);
+        })
         ->Arg(1000)
         ->ThreadRange(1, 16)
         ->UseRealTime();
