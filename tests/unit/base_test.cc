@@ -1,7 +1,4 @@
-#include <chrono>
-#include <mutex>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -11,7 +8,6 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "allocator/base/json_text.h"
-#include "allocator/base/mutex.h"
 #include "allocator/base/nearest.h"
 #include "allocator/base/read_budget.h"
 #include "allocator/base/terminal_text.h"
@@ -192,42 +188,6 @@ TEST(Bitmap, ResizeKeepsBitsAndClearsNewOnes) {
   EXPECT_EQ(bits.count(), 5U);
   EXPECT_FALSE(bits.test(7));
   EXPECT_EQ(bits.find_set(5), Bitmap::npos);
-}
-
-TEST(Mutex, LetsOneThreadInAtATime) {
-  Mutex mutex;
-  std::uint64_t count = 0;  // no atomic: ThreadSanitizer watches
-  constexpr std::uint64_t kEach = 20000;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
-      for (std::uint64_t k = 0; k < kEach; ++k) {
-        const std::scoped_lock lock(mutex);
-        ++count;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(count, 8 * kEach);
-}
-
-// The holder sleeps, so the others do too, and every one of them comes to its turn.
-TEST(Mutex, WakesThoseWhoSleep) {
-  Mutex mutex;
-  int count = 0;
-  std::vector<std::thread> threads;
-  mutex.lock();
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
-      const std::scoped_lock lock(mutex);
-      ++count;
-    });
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(count, 0);
-  mutex.unlock();
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(count, 8);
 }
 
 }  // namespace
