@@ -50,6 +50,14 @@ struct Bfloat {
 
 enum class NumberType : int { none, i8, u8, i16, i32, u32, i64, u64, f16, bf16, f32, f64, boolean };
 
+/// What lies at an address of the host, aligned or not.
+template <class T>
+T read_at(const void* base, std::size_t offset = 0) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
+  return value;
+}
+
 /// Calls f(element) with an element of the type; false for none.
 template <class F>
 bool with_type(NumberType type, F&& f) {

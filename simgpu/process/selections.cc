@@ -11,14 +11,7 @@ namespace {
 
 using Action = SmallKernel::Action;
 
-constexpr std::uint64_t kMostNumbers = 1 << 20;
-
-template <class T>
-T read_at(const void* base, std::size_t offset = 0) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
-  return value;
-}
+constexpr std::uint64_t kMostSelected = 1 << 20;
 
 template <class T>
 std::vector<T> read_numbers(const DeviceMemory& memory, DeviceAddress address, std::size_t count) {
@@ -36,7 +29,7 @@ void write_numbers(DeviceMemory& memory, DeviceAddress address, const std::vecto
 std::vector<std::int64_t> found_in(const DeviceMemory& memory, NumberType type,
                                    DeviceAddress address, std::uint64_t count) {
   std::vector<std::int64_t> found;
-  if (count > kMostNumbers) return found;
+  if (count > kMostSelected) return found;
   with_type(type, [&](auto element) {
     using T = decltype(element);
     std::vector<unsigned char> bytes(count * sizeof(T));
@@ -74,7 +67,7 @@ bool count(const SmallKernel& kernel, void** arguments, DeviceMemory& memory) {
 // Input, output, count.
 void add_counts(void** arguments, DeviceMemory& memory) {
   const auto numbers = read_at<int>(arguments[2]);
-  if (numbers < 1 || static_cast<std::uint64_t>(numbers) > kMostNumbers) return;
+  if (numbers < 1 || static_cast<std::uint64_t>(numbers) > kMostSelected) return;
   const auto counts = read_numbers<int>(memory, read_at<DeviceAddress>(arguments[0]),
                                         static_cast<std::size_t>(numbers));
   int sum = 0;
@@ -100,7 +93,7 @@ void write_indices(void** arguments, DeviceMemory& memory) {
   const auto dimensions = read_at<int>(arguments[2]);
   const auto numbers = read_at<std::int64_t>(arguments[3]);
   if (dimensions < 1 || dimensions > kDimensions || numbers < 1 ||
-      static_cast<std::uint64_t>(numbers) > kMostNumbers ||
+      static_cast<std::uint64_t>(numbers) > kMostSelected ||
       read_at<DeviceAddress>(arguments[4]) != 0) {
     return;
   }

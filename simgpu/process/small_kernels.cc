@@ -17,13 +17,6 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr std::uint64_t kMostNumbers = 4096;
 
-template <class T>
-T read_at(const void* base, std::size_t offset) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
-  return value;
-}
-
 // The bytes at a device address: zeros where nobody wrote. Nothing where there is no memory.
 std::optional<Bytes> read_bytes(const DeviceMemory& memory, DeviceAddress address,
                                 std::uint64_t bytes) {
