@@ -268,8 +268,9 @@ TEST_P(Model, HoldsInLongRuns) {
                       : i == 20 ? style.peers
                       : pins    ? style.pins
                                 : style.pools;
-    if (runs) {
-      // What a program repeats is drawn a few hundred times only.
+    // What a program repeats is drawn a few hundred times only, and in a short run less often.
+    const bool drawn_often = style.repeats == 0 || sum >= 80'000;
+    if (runs && drawn_often) {
       EXPECT_GT(counts[i], style.repeats == 0 ? sum / 2000 : 0) << kNames[i];
     }
   }
