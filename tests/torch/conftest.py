@@ -3,6 +3,7 @@
 The interpreter that runs pytest is the one whose torch is tested; programs run in processes of
 their own, with the libraries of build/release/lib/simgpu in front of everything.
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -17,6 +18,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "build" / "release" / "lib" / "simgpu"
 PACKAGE = ROOT / "torch_plugin" / "python"
 PRELOAD = LIBRARIES.parent / "libgapless_preload.so"
+GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
+
+# What dryrun() runs unless told otherwise: 100 MiB more with each of its steps.
+PROGRAM = """
+import sys
+import torch
+kept = []
+parameter = torch.nn.Parameter(torch.zeros(1000, device="cuda"))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for step in range(int(sys.argv[1])):
+    kept.append(torch.empty(100 << 20, dtype=torch.uint8, device="cuda"))
+    parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+"""
 
 
 class Result:
@@ -63,5 +78,21 @@ def simulate(warm_python):
         if check and done.returncode != 0:
             pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
         return result
+
+    return run
+
+
+@pytest.fixture
+def dryrun(tmp_path):
+    """dryrun(*words, program=..., arguments=...): (exit status, standard error, rows)."""
+
+    def run(*words, program=PROGRAM, arguments=("8",), status=0):
+        (tmp_path / "train.py").write_text(program)
+        rows = tmp_path / "rows.json"
+        done = subprocess.run(
+            [GAPLESS, "dryrun", "--json", rows, *words, "--", sys.executable, "train.py", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == status, done.stderr
+        return done.stderr, json.loads(rows.read_text()) if rows.exists() else None
 
     return run

@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from conftest import GAPLESS, ROOT
 
-GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
 TRACES = sorted((ROOT / "examples" / "traces").glob("*.gtrace"))
 PAIRS = [("native", "torch-native"), ("expandable", "torch-expandable")]
 

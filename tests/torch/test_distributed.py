@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import ROOT
+from conftest import GAPLESS, ROOT
 
 PROGRAMS = ROOT / "tests" / "torch" / "programs"
 LAUNCH = "import runpy, sys; sys.argv = {words!r}; runpy.run_module({module!r}, run_name='__main__')"
@@ -55,7 +55,7 @@ def test_dryrun_reports_each_rank(tmp_path, simulate):
     import json
     import sys
     report = tmp_path / "report.json"
-    subprocess.run([ROOT / "build" / "release" / "bin" / "gapless", "dryrun", "--gpu", "A100,A100,A100", "--json",
+    subprocess.run([GAPLESS, "dryrun", "--gpu", "A100,A100,A100", "--json",
                     report, "--", sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3",
                     PROGRAMS / "distributed.py"], check=True, capture_output=True)
     rows = json.loads(report.read_text())

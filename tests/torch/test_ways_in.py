@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
-from conftest import LIBRARIES, PACKAGE, PRELOAD, ROOT
+from conftest import GAPLESS, LIBRARIES, PACKAGE, PRELOAD, ROOT
 
-GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
 WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
 
 

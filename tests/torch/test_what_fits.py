@@ -5,9 +5,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
-
-GAPLESS = ROOT / "build" / "release" / "bin" / "gapless"
+from conftest import GAPLESS
 
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])

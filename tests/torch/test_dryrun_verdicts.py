@@ -1,0 +1,243 @@
+"""What gapless dryrun says of each way in which a process can end."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import GAPLESS
+
+
+def test_one_that_catches_it(dryrun):
+    program = """
+import torch
+kept = [torch.empty(600 << 20, dtype=torch.uint8, device="cuda")]
+for size in 900, 800, 300:
+    try:
+        kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        print("caught")
+"""
+    text, (row,) = dryrun("--gpu", "2GiB", "--context", "800MiB", program=program)
+    assert row["fits"] is True and row["verdict"] == "yes, after 2 out of memory"
+    assert row["caught_out_of_memory"] == 2 and row["exit_status"] == 0
+    assert row["out_of_memory"]["asked_bytes"] == 900 << 20  # the first
+    assert row["peak_allocated_bytes"] == 900 << 20
+    assert "out of memory twice, which the program caught and went on from; first 900.00 MiB asked" in text
+
+
+# A child for each way in which a process can end; all but the first line of each is beside the point.
+ENDS = {
+    "returns": "",
+    "exits with an error": "sys.exit(4)",
+    "raises": "raise ValueError('no such column')",
+    "leaves at once": "os._exit(0)",
+    "leaves at once with an error": "os._exit(5)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "aborts": "os.abort()",
+    "is replaced": "os.execv('/bin/false', ['false'])",
+    "is interrupted": "raise KeyboardInterrupt",
+    "runs out of memory": "ask(900)",
+    "runs out of memory twice": "refused(900); ask(30); ask(900)",
+    "wraps it": "try: ask(900)\nexcept RuntimeError as error: raise KeyError('batch') from error",
+    "gives up after it": "refused(900); raise RuntimeError('no batch size fits')",
+    "gives up by status": "refused(900); sys.exit(1)",
+    "leaves after it": "refused(900); os._exit(1)",
+    "fails later": "refused(900); ask(30); raise ValueError('no such file')",
+    "exits with an error later": "refused(900); ask(30); sys.exit(7)",
+    "goes on": "refused(900); ask(30)",
+    "goes on and leaves at once": "refused(900); ask(30); os._exit(0)",
+    "exits well after it": "refused(900); sys.exit(0)",
+    "is killed after it": "refused(900); os.kill(os.getpid(), signal.SIGKILL)",
+    "loses a thread": "t = threading.Thread(target=ask, args=(900,)); t.start(); t.join()",
+    "is refused by CUDA itself": "raise RuntimeError('CUDA error: out of memory')",
+}
+FITS = {True: ["returns", "leaves at once", "goes on", "goes on and leaves at once", "exits well after it"],
+        False: ["runs out of memory", "runs out of memory twice", "wraps it", "gives up after it", "gives up by status",
+                "leaves after it", "loses a thread", "is refused by CUDA itself"],
+        None: ["exits with an error", "raises", "leaves at once with an error", "is killed", "aborts", "is replaced",
+               "is interrupted", "fails later", "exits with an error later", "is killed after it"]}
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """The row and the note of each of ENDS: {"returns": (row, note), ...}; PyTorch is imported once for all."""
+    folder = tmp_path_factory.mktemp("ends")
+    (folder / "train.py").write_text(f"""
+import os, signal, sys, threading
+import torch
+kept = []
+def ask(size): kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+def refused(size):
+    try: ask(size)
+    except torch.OutOfMemoryError: pass
+for number, code in enumerate({list(ENDS.values())!r}):
+    child = os.fork()
+    if child == 0:
+        ask(40 + 2 * number)
+        exec(code)
+        sys.exit(0)
+    os.waitpid(child, 0)
+""")
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "1GiB", "--context", "200MiB", "--json", "rows.json", "--", sys.executable,
+         "train.py"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    rows = json.loads((folder / "rows.json").read_text())
+    assert len(rows) == len(ENDS), done.stderr
+    found = {}
+    for row in rows:
+        note = "\n".join(line for line in done.stderr.splitlines() if line.startswith(f"{row['pid']}: "))
+        sizes = [40 + 2 * number for number in range(len(ENDS))]
+        size = row["peak_reserved_bytes"] >> 20
+        found[list(ENDS)[sizes.index(size if size in sizes else size - 30)]] = (row, note)
+    found["status"] = done.returncode
+    return found
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_every_end_has_its_verdict(ends, name):
+    row, note = ends[name]
+    fits = next(fits for fits, names in FITS.items() if name in names)
+    assert row["fits"] is fits, row
+    assert row["verdict"].startswith({True: "yes", False: "no", None: "not known"}[fits])
+    assert (note == "") == (row["verdict"] == "yes")
+    assert row["peak_allocated_bytes"] >= 40 << 20 and row["peak_used_bytes"] >= 240 << 20  # of the killed, too
+
+
+def test_what_is_said_of_ends(ends):
+    assert ends["status"] == 3  # some ended for lack of memory
+    said = {name: f"{note} {row['end']} {row['caught_out_of_memory']}" for name, (row, note) in
+            ((name, ends[name]) for name in ENDS)}
+    for name, words in (
+            ("raises", "not known: it ended with status 1 (ValueError: no such column) (<string>:1)"),
+            ("exits with an error", "it ended with status 4"),
+            ("leaves at once with an error", "it ended with status 5"),
+            ("is killed", "it left no word of its end: it was killed, most likely {'how': 'not known'}"),
+            ("aborts", "it was ended by SIGABRT"),
+            ("is replaced", "another program took its place, of whose end nothing is known {'how': 'replaced'}"),
+            ("runs out of memory", "no: 900.00 MiB asked in step 0 (train.py:5), with"),
+            ("runs out of memory twice", "; out of memory once before"),
+            ("fails later", "(ValueError: no such file) (<string>:1); out of memory once before, first 900.00 MiB"),
+            ("goes on", "yes, after 1 out of memory: out of memory once, which the program caught and went on from"),
+            ("exits well after it", "which the program caught and asked for no more"),
+            ("loses a thread", "it ended a thread")):
+        assert words in said[name], said[name]
+
+
+def test_a_rank_that_is_killed_on_its_way_out(dryrun):
+    """A launcher that sees one rank fail ends the others, which may have failed too but are not quite gone."""
+    program = """
+import atexit, os, signal, sys
+if "rank" in sys.argv:
+    atexit.register(os.kill, os.getpid(), signal.SIGKILL)  # the last to be called
+    import torch
+    torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+else:
+    import subprocess
+    subprocess.run([sys.executable, "train.py", "rank"])
+    sys.exit(1)
+"""
+    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", program=program, status=3)
+    assert row["fits"] is False and row["end"] == {"how": "not known"}
+    assert f"{row['pid']}: no: 900.00 MiB asked in step 0 (train.py:6), with 0 bytes allocated" in text
+
+
+def test_one_verdict_for_a_process_with_several_gpus(dryrun):
+    text, rows = dryrun("--gpu", "2GiB,1GiB,2GiB", "--context", "200MiB", status=3, program="""
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+    def forward(self, x):
+        return self.layer(x).repeat(1, (450 << 20) // 32) * 2
+net = torch.nn.DataParallel(Net().cuda())
+net(torch.zeros(3, 8, device="cuda"))
+""")
+    assert [(row["device"], row["fits"], row["verdict"]) for row in rows] == [(i, False, "no") for i in range(3)]
+    oom = rows[0]["out_of_memory"]
+    assert oom["device"] == 1 and oom["line"] == "train.py:8", oom
+    assert text.count(f"{rows[0]['pid']}: no: ") == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_children_of_multiprocessing_have_verdicts(dryrun, method):
+    program = f"""
+import sys, torch
+import torch.multiprocessing as mp
+def work(rank, size):
+    import os
+    os.environ["RANK"] = str(rank)
+    x = torch.empty(size[rank] << 20, dtype=torch.uint8, device="cuda")
+if __name__ == "__main__":
+    processes = [mp.get_context("{method}").Process(target=work, args=(rank, (100, 900))) for rank in range(2)]
+    for process in processes: process.start(); process.join()
+    print([process.exitcode for process in processes])
+"""
+    text, rows = dryrun("--gpu", "1GiB", "--context", "200MiB", program=program, status=3)
+    assert [(row["rank"], row["fits"], row["end"].get("status")) for row in rows] == [(0, True, 0), (1, False, 1)]
+    assert "rank 1: no: 900.00 MiB asked in step 0 (train.py:7)" in text
+
+
+def test_a_worker_that_its_launcher_kills_is_not_known(dryrun):
+    text, rows = dryrun("--gpu", "1GiB,1GiB", "--context", "200MiB", program="""
+import os, subprocess, sys, time
+import torch
+if "RANK" not in os.environ:
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    sys.exit(subprocess.run(words).returncode)
+rank = int(os.environ["RANK"])
+kept = torch.empty(300 << 20, dtype=torch.uint8, device=f"cuda:{rank}")
+open(f"ready{rank}", "w").close()
+while not (os.path.exists("ready0") and os.path.exists("ready1")): time.sleep(0.01)
+if rank == 1: torch.empty(900 << 20, dtype=torch.uint8, device="cuda:1")
+time.sleep(60)
+""", status=3)
+    assert [(row["rank"], row["fits"]) for row in rows] == [(0, None), (1, False)]
+    assert [row["peak_allocated_bytes"] for row in rows] == [300 << 20] * 2
+    assert "rank 0: not known: it left no word of its end: it was killed, most likely" in text
+
+
+def test_children_that_use_no_gpu_have_no_rows(dryrun):
+    text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
+import os, signal, subprocess, sys, torch
+x = torch.zeros(1000, device="cuda")
+for batch in torch.utils.data.DataLoader([1, 2, 3], num_workers=2): pass
+subprocess.run(["true"]); subprocess.run(["true"], preexec_fn=lambda: None)
+for leave in os._exit, sys.exit:
+    if os.fork() == 0: leave(0)
+    os.wait()
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert row["fits"] is None and row["end"] == {"how": "signal", "signal": "SIGKILL"}
+    assert f"{row['pid']}: not known: it was ended by SIGKILL" in text
+
+
+@pytest.mark.parametrize("again, status, ends", [
+    ("[sys.executable, 'train.py', '300']", 0, [("continued", True), ("exited", True)]),
+    ("[sys.executable, 'train.py', '9000']", 3, [("continued", True), ("exited", False)]),
+    ("['true']", 0, [("exited", True)]), ("['false']", 1, [("exited", None)])])
+def test_one_that_puts_another_in_its_place(dryrun, again, status, ends):
+    _, rows = dryrun("--gpu", "1GiB", arguments=(), status=status, program=f"""
+import ctypes, os, sys
+size = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+error = ctypes.CDLL("libcudart.so.13").cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(size << 20))
+if len(sys.argv) == 1: os.execvp({again}[0], {again})
+sys.exit(error)
+""")
+    assert [(row["end"]["how"], row["fits"]) for row in rows] == ends
+    assert len(set(row["pid"] for row in rows)) == 1
+
+
+def test_one_that_outlives_the_command_is_not_known(dryrun):
+    _, (row,) = dryrun(program="""
+import ctypes, os, time
+if os.fork() == 0:
+    for descriptor in 0, 1, 2: os.dup2(os.open("/dev/null", os.O_RDWR), descriptor)
+    ctypes.CDLL("libcudart.so.13").cudaSetDevice(0)
+    open("ready", "w").close()
+    while not os.path.exists("rows.json"): time.sleep(0.01)
+else:
+    while not os.path.exists("ready"): time.sleep(0.01)
+""")
+    assert row["fits"] is None and row["end"] == {"how": "running"}
