@@ -9,7 +9,9 @@
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -5
 	@echo "also: make quick (release tests only), make conformance (PyTorch's own tests), make lint,"
-	@echo "      make format, make bench, make gpu-kit (all that a machine with a GPU needs), make clean"
+	@echo "      make format, make bench, make peers (PyTorch's own allocators, for gapless replay),"
+	@echo "      make gpu-kit (all that a machine with a GPU needs), make clean, make help"
+	@echo "SHORT=1, with bench, lint and conformance: a part of it, in a minute or two"
 
 SETUP := tools/setup/packages.sh
 # From scratch files are compiled several at a time, which takes little more than half as long. Who
@@ -31,7 +33,7 @@ test:
 
 quick: build
 	@cmake --build --preset release -- --quiet
-	@ctest --preset release -j 2
+	@ctest --preset release -j $$(nproc) $(TEST_FLAGS)
 
 lint:
 	@$(SETUP)
@@ -44,16 +46,19 @@ format:
 peers: build
 	@tools/setup/torch.sh 2.11
 	@tools/setup/adapter.sh 2.11
+	@cmake --build --preset release --target torch_host-2.11 -- --quiet
 
 conformance: build
 	@tools/setup/torch.sh 2.11
 	@tools/setup/torch.sh 2.15
-	@tests/conformance/conformance.sh
+	@tools/setup/adapter.sh 2.11 2.15
+	@tests/conformance/conformance.sh $(if $(SHORT),--gapless-only)
 
 bench: build
-	@cmake --build --preset release --target fast_path_bench replay_bench streams_bench -- --quiet
-	@build/release/bin/fast_path_bench
-	@build/release/bin/streams_bench --iterations 24
+	@cmake --build --preset release --target fast_path_bench lock_bench replay_bench streams_bench -- --quiet
+	@build/release/bin/fast_path_bench $(if $(SHORT),--benchmark_min_time=0.001 '--benchmark_filter=threads|mixed/16')
+	@build/release/bin/lock_bench $(if $(SHORT),--turns 1 --ms 2)
+	@build/release/bin/streams_bench --iterations $(if $(SHORT),5,24)
 	@build/release/bin/replay_bench examples/traces/*.gtrace --benchmark_counters_tabular=true
 
 gpu-kit: build

@@ -68,6 +68,7 @@ Cost cost_of(int thread_count, const Work& steps, std::chrono::milliseconds leng
   std::atomic<std::uint64_t> cpu_ns = 0;
   std::barrier begin(thread_count + 1);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(thread_count));
   for (int t = 0; t < thread_count; ++t) {
     threads.emplace_back([&, t] {
       std::uint64_t own = static_cast<std::uint64_t>(t) + 1;
@@ -107,6 +108,7 @@ double median(std::vector<double> values) {
 class BusyCores {
  public:
   explicit BusyCores(unsigned count) {
+    threads_.reserve(count);
     for (unsigned i = 0; i < count; ++i) {
       threads_.emplace_back([this] {
         std::uint64_t x = 1;

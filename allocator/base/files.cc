@@ -151,7 +151,7 @@ std::string cannot_write(const std::string& path) {
     return error != ENOENT || is_link ? std::strerror(error) : access_to(folder_of(path));
   }
   if (S_ISDIR(facts.st_mode)) return std::strerror(EISDIR);
-  if (const std::string cause = access_to(path); !cause.empty()) return cause;
+  if (std::string cause = access_to(path); !cause.empty()) return cause;
   if (!S_ISREG(facts.st_mode) || is_standard_output(path)) return "";
   std::error_code code;
   const fs::path target = fs::canonical(path, code);

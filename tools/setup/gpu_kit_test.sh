@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# What `make gpu-kit` leaves works where there is nothing else: made, and run in a bare container on the simulated GPU.
+# What `make gpu-kit` left in gpu-kit works where there is nothing else: in a bare container, on the simulated GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python3 -m unittest discover -q -s tests/gpu/kit
-tools/setup/gpu_kit.sh
 
 # What this machine's own build asks for is found to be too new, and named.
 if said=$(python3 tools/setup/old_libraries.py check build/release/bin/gapless); then

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything CI checks: layers, formats, a release build with warnings as errors and all its tests,
 # the tests again under the address, undefined-behaviour and thread sanitizers, PyTorch on the
-# simulated GPU. Ends with one line of counts.
+# simulated GPU; and every target of the Makefile, in a short form where it is long. Ends with one
+# line of counts.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 jobs=$(nproc)
@@ -20,6 +21,22 @@ check() { # check NAME COMMAND...: one test of its own
     failed=$((failed + 1))
     failures+=("$name")
   fi
+}
+
+tried=(test)  # of the Makefile's targets; this is one
+target() { # target NAME [VARIABLE=VALUE...]: a target of the Makefile, as anybody calls it
+  tried+=("$1")
+  make --no-print-directory "$@"
+}
+
+quietly() { # quietly NAME COMMAND...: what it prints is shown where it fails, and kept in build/NAME.txt
+  local into=build/$1.txt
+  shift
+  mkdir -p build
+  "$@" >"$into" 2>&1 || {
+    tail -n 40 "$into"
+    return 1
+  }
 }
 
 count() { # count NAME REPORT: adds what a JUnit report says
@@ -55,6 +72,43 @@ suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"),
   count "$preset" "$report"
 }
 
+# Targets that change what they are called on, in a folder of their own.
+try_format() {
+  local folder
+  folder=$(mktemp -d) && cp .clang-format "$folder" && git -C "$folder" init -q &&
+    echo 'int  main( ) { return 0 ; }' >"$folder/loose.cc" &&
+    target format -C "$folder" -f "$PWD/Makefile" &&
+    [ "$(cat "$folder/loose.cc")" = 'int main() { return 0; }' ] && rm -rf "$folder"
+}
+
+try_clean() {
+  local folder
+  folder=$(mktemp -d) && mkdir -p "$folder"/{build/release,gpu-kit,kept} &&
+    target clean -C "$folder" -f "$PWD/Makefile" && [ "$(ls "$folder")" = kept ] && rm -rf "$folder"
+}
+
+gpu_kit() { target gpu-kit && tools/setup/gpu_kit_test.sh; }
+
+peers() {
+  target peers &&
+    build/release/bin/gapless replay examples/traces/tiny.gtrace --allocator gapless,torch-native,torch-expandable
+}
+
+every_target() { # each target of the Makefile was tried here, and `make help` tells of it
+  local name missing=0
+  for name in $(sed -n -E 's/^([a-z][a-z-]*):.*/\1/p' Makefile); do
+    if [[ " ${tried[*]} " != *" $name "* ]]; then
+      echo "tools/setup/test.sh does not try: make $name"
+      missing=1
+    fi
+    if ! grep -q "make $name\b" build/help.txt; then
+      echo "make help does not tell of: make $name"
+      missing=1
+    fi
+  done
+  return $missing
+}
+
 # What has to be fetched comes while other things are tested.
 {
   for version in 2.11 2.15; do tools/setup/torch.sh "$version"; done
@@ -65,19 +119,31 @@ fetching=$!
 
 echo "== layers and formats"
 check "layers" python3 tools/setup/check_layers.py
-check "format" tools/setup/lint.sh format
+check "lint" target lint SHORT=1
+check "format" try_format
+check "clean" try_clean
 
-GAPLESS_MODEL_OPS=165000 suite release all
+echo "== release"
+rm -f build/release/tests.xml
+GAPLESS_MODEL_OPS=165000 target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
+count release build/release/tests.xml
+check "help" quietly help target help
+check "build" target build
+check "bench" quietly bench target bench SHORT=1
 check "docs/options.md" tools/setup/check_options.sh
 # What only reads options and prints, what is measured, and long programs are tested without
 # sanitizers; for threads what has several.
 GAPLESS_MODEL_OPS=10000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan \
   "unit_test model_test fault_test hostile_files_test pickle_fuzz compact_fuzz opened_fuzz dump_fuzz allocator_fuzz" -LE slow -E NOT_BUILT
-suite tsan threads_test -R Thread
+suite tsan threads_test -R 'Thread|Mutex'
 wait "$fetching"
 
 echo "== gpu kit"
-check "gpu kit" tools/setup/gpu_kit_test.sh
+check "gpu kit" gpu_kit
+
+echo "== peers and demo"
+check "peers" quietly peers peers
+check "demo" quietly demo target demo
 
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
 for version in 2.11 2.15; do
@@ -103,9 +169,9 @@ for version in 2.11 2.15; do
   count "torch $version" "$report"
 done
 
-# PyTorch's own allocator tests (make conformance runs them with the native allocator, too), and
-# torch as pip installs it, with NVIDIA's libraries beside ours.
-check "conformance" tests/conformance/conformance.sh --gapless-only
+# PyTorch's own allocator tests (without SHORT they run with the native allocator, too), and torch as
+# pip installs it, with NVIDIA's libraries beside ours.
+check "conformance" target conformance SHORT=1
 echo "== torch 2.11 with NVIDIA's wheels"
 if tools/setup/torch.sh 2.11 full; then
   rm -f build/torch-full.xml
@@ -116,6 +182,8 @@ else
   failed=$((failed + 1))
   failures+=("torch 2.11 full: install")
 fi
+
+check "every target of the Makefile" every_target
 
 for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
 echo "$passed passed, $failed failed, $skipped skipped"
