@@ -45,16 +45,25 @@ struct Machine {
 // None leaves before all have come, for their loops begin together.
 class MeetingPlace {
  public:
-  std::shared_ptr<Machine> come(const std::string& allocator) {
+  struct Shared : Machine {
+    using Machine::Machine;
+    std::vector<DeviceAddress> live;  // of all threads, one after the other
+  };
+  std::shared_ptr<Shared> come(const std::string& allocator, Sizes sizes, std::size_t live) {
     const std::scoped_lock lock(lock_);
-    auto machine = machine_.lock();
-    if (!machine) machine_ = machine = std::make_shared<Machine>(allocator);
-    return machine;
+    auto shared = shared_.lock();
+    if (!shared) {
+      shared_ = shared = std::make_shared<Shared>(allocator);
+      Workload work = prepare(*shared->peer, sizes, live, 1);
+      for (std::size_t i = 0; i < std::max(2 * live, kDraws); ++i) churn(*shared->peer, work, i);
+      shared->live = std::move(work.live);
+    }
+    return shared;
   }
 
  private:
   std::mutex lock_;
-  std::weak_ptr<Machine> machine_;
+  std::weak_ptr<Shared> shared_;
 };
 
 using Step = void (*)(bench::Peer&, Workload&, std::size_t);
@@ -75,15 +84,15 @@ void run(benchmark::State& state, const std::string& allocator, Sizes sizes, Ste
 // Several threads on one device, each with its own live blocks.
 void threads(benchmark::State& state, MeetingPlace& place, const std::string& allocator,
              Sizes sizes) {
-  const std::shared_ptr<Machine> machine = place.come(allocator);
+  const auto own = static_cast<std::size_t>(state.range(0));
+  const auto count = static_cast<std::size_t>(state.threads());
+  const auto machine = place.come(allocator, sizes, own * count);
   bench::Peer& peer = *machine->peer;
-  Workload work;
-  {
-    const std::scoped_lock lock(machine->native_lock);
-    work = prepare(peer, sizes, static_cast<std::size_t>(state.range(0)),
-                   static_cast<std::uint64_t>(state.thread_index()) + 1);
-    for (std::size_t k = 0; k < kDraws; ++k) churn(peer, work, k);
-  }
+  const auto index = static_cast<std::size_t>(state.thread_index());
+  std::mt19937_64 random(index + 2);
+  Workload work = draw_work(sizes, own, random);
+  const auto first = machine->live.begin() + static_cast<std::ptrdiff_t>(index * own);
+  work.live.assign(first, first + static_cast<std::ptrdiff_t>(own));
   std::size_t i = 0;
   if (allocator == "gapless") {
     for (auto _ : state) churn(peer, work, i++);

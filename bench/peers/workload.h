@@ -41,14 +41,20 @@ struct Workload {
 
 inline constexpr std::size_t kDraws = 1 << 16;
 
-/// `live` blocks, with a fifth as much memory free between them.
-inline Workload prepare(Peer& peer, Sizes sizes, std::size_t live, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
+/// What is asked for, and in which order `live` blocks are freed for it; none of them is there yet.
+inline Workload draw_work(Sizes sizes, std::size_t live, std::mt19937_64& random) {
   Workload work;
   work.sizes.resize(kDraws);
   work.picks.resize(kDraws);
   for (std::uint64_t& size : work.sizes) size = draw(sizes, random);
   for (std::uint32_t& pick : work.picks) pick = static_cast<std::uint32_t>(random() % live);
+  return work;
+}
+
+/// `live` blocks, with a fifth as much memory free between them.
+inline Workload prepare(Peer& peer, Sizes sizes, std::size_t live, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Workload work = draw_work(sizes, live, random);
   std::vector<DeviceAddress> all;
   const std::size_t extra = live / 5 + 16;
   for (std::size_t i = 0; i < live + extra; ++i) {
