@@ -183,6 +183,12 @@ else
   failures+=("torch 2.11 full: install")
 fi
 
+# What README.md and docs/ print works as it is printed.
+echo "== documents"
+rm -f build/docs.xml
+.venv-torch-2.11/bin/python -m pytest -q tests/docs --junit-xml build/docs.xml || true
+count "documents" build/docs.xml
+
 check "every target of the Makefile" every_target
 
 for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
