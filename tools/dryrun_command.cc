@@ -134,7 +134,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
 std::string used_in_place(const json& rows) {
   bool gapless = rows.empty();
   for (const json& row : rows) {
-    const std::string used = row["allocator"];
+    std::string used = row["allocator"];
     if (used != "gapless" && used != "cudaMalloc") return used;
     gapless = gapless || used == "gapless";
   }

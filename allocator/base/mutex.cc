@@ -22,8 +22,7 @@ void Mutex::lock_awaited() {
   for (int pauses = 1; pauses <= kMostPauses; pauses *= 2) {
     for (int i = 0; i < pauses; ++i) pause();
     std::uint32_t state = state_.load(std::memory_order_relaxed);
-    if (state == kFree &&
-        state_.compare_exchange_strong(state, kHeld, std::memory_order_acquire)) {
+    if (state == kFree && state_.compare_exchange_strong(state, kHeld, std::memory_order_acquire)) {
       return;
     }
   }

@@ -112,6 +112,13 @@ Computed<T> load_number(const void* base, std::size_t index) {
   return static_cast<Computed<T>>(value);
 }
 
+/// The same as a `C`.
+template <class C, class T>
+C load_number_as(const void* base, std::size_t index) {
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): numbers, no characters
+  return static_cast<C>(load_number<T>(base, index));
+}
+
 template <class T, class U>
 void store_number(void* base, std::size_t index, U from) {
   T value;

@@ -58,7 +58,7 @@ C scalar_behind(const void* functor, std::size_t before, NumberType type) {
   with_type(type, [&](auto element) {
     using S = decltype(element);
     const std::size_t at = (before + alignof(S) - 1) / alignof(S) * alignof(S);
-    found = static_cast<C>(load_number<S>(static_cast<const char*>(functor) + at, 0));
+    found = load_number_as<C, S>(static_cast<const char*>(functor) + at, 0);
   });
   return found;
 }
@@ -266,9 +266,9 @@ void run_elementwise(const SmallKernel& kernel, void** arguments, DeviceMemory& 
 template <class From, class To>
 void reduce(Action action, const Bytes& input, std::size_t count, Bytes& output) {
   using C = Computed<To>;
-  auto result = static_cast<C>(load_number<From>(input.data(), 0));
+  auto result = load_number_as<C, From>(input.data(), 0);
   for (std::size_t i = 1; i < count; ++i) {
-    const auto next = static_cast<C>(load_number<From>(input.data(), i));
+    const auto next = load_number_as<C, From>(input.data(), i);
     switch (action) {
       case Action::maximum:
         result = std::max(result, next);
