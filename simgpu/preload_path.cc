@@ -70,7 +70,7 @@ bool make_link(const fs::path& link, const fs::path& folder) {
 
 fs::path preloadable(const fs::path& folder) {
   std::error_code error;
-  const fs::path whole = fs::canonical(folder, error);
+  fs::path whole = fs::canonical(folder, error);
   if (error) throw InputError(folder.string() + ": " + error.message());
   if (can_be_preloaded(whole)) return whole;
   std::string tried;
@@ -80,7 +80,7 @@ fs::path preloadable(const fs::path& folder) {
     if (!links.is_absolute() || !can_be_preloaded(links)) continue;
     fs::create_directories(place.parent_path(), error);
     if (!is_private(place) || !is_private(links)) continue;
-    if (const fs::path link = links / name_of(whole); make_link(link, whole)) return link;
+    if (fs::path link = links / name_of(whole); make_link(link, whole)) return link;
   }
   throw InputError(
       whole.string() +

@@ -63,9 +63,11 @@ class ReadBudget {
     if (more > most_bytes_) too_large(more, text_of(place));
     const std::uint64_t before = list.capacity();
     const std::uint64_t after = std::max<std::uint64_t>(2 * before, list.size() + more);
-    hold(allocated(after * sizeof(T)), place);
+    constexpr std::uint64_t each =
+        sizeof(T);  // NOLINT(bugprone-sizeof-expression): of pointers, too
+    hold(allocated(after * each), place);
     list.reserve(after);
-    if (before != 0) give_back(allocated(before * sizeof(T)));
+    if (before != 0) give_back(allocated(before * each));
   }
 
   /// What an allocation of so many bytes takes of the heap.

@@ -55,6 +55,7 @@ double pair_ns(Peer& peer, const std::vector<StreamHandle>& streams) {
     std::atomic<std::size_t> ready{0};
     std::atomic<bool> go{false};
     std::vector<std::thread> threads;
+    threads.reserve(workers.size());
     for (Worker& worker : workers) {
       threads.emplace_back([&] {
         ++ready;

@@ -31,13 +31,13 @@ bool is_as_safe_as(const std::string& file, const std::string& library_folder) {
 std::string interpreter() {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const std::string self(path.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  std::string self(path.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
   if (self.find("/python", self.rfind('/')) != std::string::npos) return self;
   const char* const variable = std::getenv("PATH");
   std::string folders = variable == nullptr ? "/usr/local/bin:/usr/bin:/bin" : variable;
   while (!folders.empty()) {
     const std::size_t colon = std::min(folders.find(':'), folders.size());
-    const std::string candidate = folders.substr(0, colon) + "/python3";
+    std::string candidate = folders.substr(0, colon) + "/python3";
     folders.erase(0, colon + 1);
     if (candidate.front() == '/' && candidate != "/python3" &&
         access(candidate.c_str(), X_OK) == 0) {

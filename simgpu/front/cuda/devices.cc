@@ -55,7 +55,7 @@ CUDA int cuDeviceGetName(char* name, int length, int device) {
 CUDA int cuDeviceGetUuid_v2(char* uuid, int device) {
   const Entry entry;
   if (!entry.process.has(device)) return kInvalidDevice;
-  std::memcpy(uuid, "gapless-simgpu\0", 15);
+  std::snprintf(uuid, 15, "%s", "gapless-simgpu");
   uuid[15] = static_cast<char>(entry.process.installed_index(device));
   return kSuccess;
 }

@@ -177,7 +177,7 @@ void forget(void* target, std::size_t bytes) {
 
 int collective(Communicator& communicator, const Signature& signature, const void* source,
                std::size_t bytes, void* stream,
-               std::function<void(const std::vector<Contribution>&)> then) {
+               const std::function<void(const std::vector<Contribution>&)>& then) {
   submit_library_work(stream);
   if (captures(stream)) return kSuccess;
   const auto replicate = [&communicator, source, bytes, then] {

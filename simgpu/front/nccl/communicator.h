@@ -68,7 +68,7 @@ int end_group();
 /// captured.
 int collective(Communicator& communicator, const Signature& signature, const void* source,
                std::size_t bytes, void* stream,
-               std::function<void(const std::vector<Contribution>&)> then);
+               const std::function<void(const std::vector<Contribution>&)>& then);
 
 int send(Communicator& communicator, const void* source, std::size_t bytes, int peer, void* stream);
 int receive(Communicator& communicator, void* target, std::size_t bytes, int peer, void* stream);
