@@ -255,6 +255,28 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
   return rows;
 }
 
+std::vector<std::string> notes_of(const json& rows) {
+  std::vector<std::string> notes;
+  std::set<std::string> unknown;
+  for (const json& row : rows) {
+    for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
+    const json empty = member(row, "empty_selections");
+    if (!empty.is_object()) continue;
+    const std::string note = fmt::format(
+        "peaks may be too low: a selection (by a mask, nonzero, unique, repeat_interleave) was "
+        "empty "
+        "{}{}{}; numbers that no kernel computed are zeros",
+        times(empty["count"].get<std::uint64_t>()), empty["count"] == 1 ? "" : ", first here",
+        lines_text(empty));
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
+  if (!unknown.empty()) {
+    notes.push_back(fmt::format("peaks are lower bounds: workspaces of {} are not counted",
+                                fmt::join(unknown, ", ")));
+  }
+  return notes;
+}
+
 std::string text_of_rows(const json& rows, bool colour) {
   using Align = Table::Align;
   Table table({{"process", Align::left},
@@ -292,11 +314,7 @@ std::string text_of_rows(const json& rows, bool colour) {
     for (const std::string& line : lines_of(note, most)) text += line + "\n";
   };
   std::set<std::string> allocators;
-  std::set<std::string> unknown;
-  for (const json& row : rows) {
-    allocators.insert(row["allocator"].get<std::string>());
-    for (const json& library : row["unknown_workspaces"]) unknown.insert(library);
-  }
+  for (const json& row : rows) allocators.insert(row["allocator"].get<std::string>());
   std::set<std::string> said;
   for (const json& row : rows) {
     if (row["reason"].is_null()) continue;
@@ -307,21 +325,7 @@ std::string text_of_rows(const json& rows, bool colour) {
                                          row["reason"].get<std::string>());
     if (said.insert(note).second) add(note);
   }
-  for (const json& row : rows) {
-    const json& empty = row["empty_selections"];
-    if (empty.is_null()) continue;
-    const std::string note = fmt::format(
-        "peaks may be too low: a selection (by a mask, nonzero, unique, repeat_interleave) was "
-        "empty "
-        "{}{}{}; numbers that no kernel computed are zeros",
-        times(empty["count"].get<std::uint64_t>()), empty["count"] == 1 ? "" : ", first here",
-        lines_text(empty));
-    if (said.insert(note).second) add(note);
-  }
-  if (!unknown.empty()) {
-    add(fmt::format("peaks are lower bounds: workspaces of {} are not counted",
-                    fmt::join(unknown, ", ")));
-  }
+  for (const std::string& note : notes_of(rows)) add(note);
   return text;
 }
 

@@ -18,4 +18,7 @@ nlohmann::json rows_of(const std::vector<ProcessReport>& reports, const std::str
 /// The table, and under it a sentence for each process that is not plainly "yes".
 std::string text_of_rows(const nlohmann::json& rows, bool colour);
 
+/// What makes one wary of their peaks: sentences.
+std::vector<std::string> notes_of(const nlohmann::json& rows);
+
 }  // namespace gapless::tools

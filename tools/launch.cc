@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,6 +110,30 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   if (got == sizeof error) cannot_start(command[0], error);
   if (WIFSIGNALED(status)) return {child, true, WTERMSIG(status)};
   return {child, false, WEXITSTATUS(status)};
+}
+
+pid_t start_program(const std::vector<std::string>& command, const Variables& variables,
+                    const fs::path& output) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) throw InputError("fork: " + std::string(std::strerror(errno)));
+  if (child != 0) {
+    setpgid(child, child);  // whoever of both is first
+    return child;
+  }
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);  // it ended before that
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (in < 0 || out < 0) _exit(127);
+  dup2(in, STDIN_FILENO);
+  for (const int file : {STDOUT_FILENO, STDERR_FILENO}) dup2(out, file);
+  (void)execute(command, variables);
+  _exit(127);
 }
 
 void become_program(const std::vector<std::string>& command, const Variables& variables) {

@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
       "  gapless inspect snapshot.pickle                     where did the memory go?\n"
       "  gapless convert snapshot.pickle -o run.gtrace       a file 20 times smaller\n"
       "  gapless dryrun --gpu 16GiB -- python train.py       does it fit? no GPU needed\n"
+      "  gapless search --vary b=1:64 -- python train.py {b}  the largest setting that fits\n"
       "\n"
       "A snapshot is what torch.cuda.memory._dump_snapshot() writes.\n"
       "Exit status: 0 done, 2 bad input, 3 something did not fit or nobody knows.",
@@ -93,6 +94,7 @@ int main(int argc, char** argv) {
   add_inspect(app, status);
   add_convert(app, status);
   add_dryrun(app, status);
+  add_search(app, status);
   add_generate(app, status);
   add_options(app, status);
   if (!names_a_command(app, argc, argv)) return kExitBadInput;

@@ -17,10 +17,14 @@ class Progress {
 
   /// Shows `what` with a fraction from 0 to 1; redrawn at most ten times a second.
   void show(const std::string& what, double fraction);
-  /// Removes the bar, so that other text can be printed.
+  /// Shows a text alone, where nobody knows how much there is to do.
+  void show_line(const std::string& text);
+  /// Removes it, so that other text can be printed.
   void clear();
 
  private:
+  [[nodiscard]] bool is_due();
+
   bool terminal_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point last_{};

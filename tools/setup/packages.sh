@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 packages=(cmake ninja-build g++ pkg-config ccache git python3 python3-venv
-  libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzstd-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libzstd-dev
   clang-format clang-tidy mypy)
 
 # A tool from elsewhere will do; a library must be the package.

@@ -1,0 +1,141 @@
+#include "tools/search/probe_result.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+
+// A row may come from a file.
+json member(const json& row, const char* name) {
+  const auto found = row.is_object() ? row.find(name) : row.end();
+  return found == row.end() ? json() : *found;
+}
+
+double number(const json& row, const char* name) {
+  const json value = member(row, name);
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+// What the GPU has for PyTorch: what a context takes is taken.
+double room_of(const json& row) {
+  const double others = number(row, "peak_used_bytes") - number(row, "peak_reserved_bytes");
+  const bool has_torch = number(row, "peak_reserved_bytes") > 0;
+  return std::max(1.0, number(row, "total_bytes") - (has_torch ? std::max(0.0, others) : 0));
+}
+
+double taken(const json& row) {
+  const double allocated = number(row, "peak_allocated_bytes");
+  return allocated > 0 ? allocated : number(row, "peak_used_bytes");
+}
+
+// The first row of which that is so; null where there is none.
+template <class Is>
+const json* first_that(const json& rows, const Is& is) {
+  const auto found = std::find_if(rows.begin(), rows.end(), is);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+std::string text_in(const json& row, const char* name) {
+  const json value = member(row, name);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string last_lines(const std::string& text, int lines) {
+  std::size_t begin = text.size();
+  while (begin > 0 && (text[begin - 1] == '\n')) --begin;
+  const std::size_t end = begin;
+  while (begin > 0 && lines > 0) {
+    const std::size_t line = text.rfind('\n', begin - 1);
+    begin = line == std::string::npos ? 0 : line;
+    --lines;
+  }
+  if (begin < end && text[begin] == '\n') ++begin;
+  return text.substr(begin, end - begin);
+}
+
+}  // namespace
+
+json ProbeResult::fullest() const {
+  const auto fullness = [](const json& row) {
+    return number(row, "peak_used_bytes") / std::max(1.0, number(row, "total_bytes"));
+  };
+  const auto most = std::max_element(rows.begin(), rows.end(), [&](const json& a, const json& b) {
+    return fullness(a) < fullness(b);
+  });
+  return most == rows.end() ? json() : *most;
+}
+
+bool ProbeResult::is_distributed() const {
+  return first_that(rows, [](const json& row) { return member(row, "rank").is_number(); }) !=
+         nullptr;
+}
+
+void ProbeResult::tell(MemoryEstimate& estimate, double setting) const {
+  double share = 0;
+  if (probed == Probed::fits) {
+    for (const json& row : rows) share = std::max(share, taken(row) / room_of(row));
+    estimate.fitted(setting, share);
+  } else if (probed == Probed::fails) {
+    for (const json& row : rows) {
+      const json request = member(row, "out_of_memory");
+      if (!request.is_object() || member(request, "device") != member(row, "device")) continue;
+      share =
+          std::max(share, (number(request, "allocated_bytes") + number(request, "asked_bytes")) /
+                              room_of(row));
+    }
+    estimate.wanted(setting, share);
+  }
+}
+
+ProbeResult judged(const std::optional<json>& rows, const std::string& allocator,
+                   const Probes::Over& over, const std::string& output) {
+  ProbeResult result;
+  result.status = over.status;
+  result.seconds = over.seconds;
+  result.host_bytes = over.host_bytes;
+  if (rows) result.rows = *rows;
+  const auto is = [&](Probed probed, const std::string& verdict, const std::string& reason) {
+    result.probed = probed;
+    result.verdict = verdict;
+    result.reason = reason;
+    if (probed == Probed::not_known) result.output = last_lines(output, 15);
+    return result;
+  };
+  const char* const kNotKnown = "not known";
+  if (over.timed_out) {
+    return is(Probed::not_known, kNotKnown,
+              fmt::format("it did not end within {:.0f} s (--timeout)", over.seconds));
+  }
+  if (result.rows.empty()) return is(Probed::not_known, kNotKnown, last_lines(output, 1));
+  if (const json* const row =
+          first_that(*rows, [](const json& each) { return each["fits"] == false; })) {
+    return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
+  }
+  if (const json* const row =
+          first_that(*rows, [](const json& each) { return each["fits"] != true; })) {
+    return is(Probed::not_known, text_in(*row, "verdict"), text_in(*row, "reason"));
+  }
+  // Programs without PyTorch have no other allocator than CUDA's own.
+  if (const json* const row = first_that(*rows, [&](const json& each) {
+        return each["allocator"] != allocator &&
+               (each["allocator"] != "cudaMalloc" || allocator == "gapless");
+      })) {
+    return is(Probed::not_known, kNotKnown,
+              fmt::format("{} was used in place of {}", text_in(*row, "allocator"), allocator));
+  }
+  if (over.status != 0) {
+    return is(Probed::not_known, kNotKnown,
+              fmt::format("the command ended with status {}", over.status));
+  }
+  if (const json* const row = first_that(
+          *rows, [](const json& each) { return number(each, "caught_out_of_memory") > 0; })) {
+    return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
+  }
+  return is(Probed::fits, text_in((*rows)[0], "verdict"), "");
+}
+
+}  // namespace gapless::tools

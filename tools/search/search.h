@@ -1,0 +1,110 @@
+// Search: what fits, for each allocator and each combination of settings.
+//
+//   --vary precision=fp32,bf16  --vary batch-size=1:64     the last one that ascends is searched,
+//                                                          all others are tried with each value
+//            native   expandable   gapless
+//   fp32       -21-      -23-        -24-                  a Boundary each
+//   bf16       -40-      -44-        -46-
+//
+// Their probes are run side by side, as cores and memory allow. The first of all is run alone: it
+// says whether the program works at all, and how much host memory one takes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/search/boundary.h"
+#include "tools/search/kept_results.h"
+#include "tools/search/memory_estimate.h"
+#include "tools/search/probe_result.h"
+#include "tools/search/probes.h"
+#include "tools/search/varied.h"
+#include "tools/temporary_folder.h"
+
+namespace gapless::tools {
+
+struct SearchOptions {
+  std::string gpus = "A100";
+  std::vector<std::string> allocators = {"native", "expandable", "gapless"};
+  std::string conf;
+  std::string context;
+  bool strict = false;
+  std::string resume;
+  double timeout_seconds = 600;
+  std::size_t jobs = 0;  // 0: as many as there are processors, and one where ranks were started
+};
+
+/// One allocator with one combination.
+struct SearchCell {
+  std::string allocator;
+  Setting setting;  // with 0 for what is searched
+  Boundary boundary;
+  std::map<std::size_t, ProbeResult> results;  // by index into the values of what is searched
+  std::size_t combination = 0;
+};
+
+class Search {
+ public:
+  Search(VariedCommand command, SearchOptions options);
+
+  /// Called with each result as it comes, and, a few times a second, with none.
+  using Told = std::function<void(const SearchCell* cell, std::size_t index)>;
+  /// Runs probes until everything is answered. Returns the signal that broke it off, or 0. Throws
+  /// InputError where the program fails at once, and not for lack of memory.
+  int run(const Told& told);
+
+  [[nodiscard]] const VariedCommand& command() const { return command_; }
+  [[nodiscard]] const SearchOptions& options() const { return options_; }
+  [[nodiscard]] const std::vector<SearchCell>& cells() const { return cells_; }
+  /// Which one is searched: an index into what is varied.
+  [[nodiscard]] std::size_t searched() const { return searched_; }
+  /// The setting of a cell with that value of what is searched.
+  [[nodiscard]] Setting setting(const SearchCell& cell, std::size_t index) const;
+  /// Whether no more can be learnt of it.
+  [[nodiscard]] bool is_done(const SearchCell& cell) const;
+  [[nodiscard]] std::vector<std::string> running() const;
+  [[nodiscard]] std::size_t probes_done() const { return probes_done_; }
+
+ private:
+  struct Job {
+    std::size_t cell = 0;
+    std::size_t index = 0;
+    std::unique_ptr<TemporaryFolder> folder;
+  };
+
+  [[nodiscard]] std::optional<std::ptrdiff_t> estimate(const SearchCell& cell) const;
+  [[nodiscard]] std::vector<std::size_t> next(const SearchCell& cell) const;
+  [[nodiscard]] bool waits(const SearchCell& cell) const;
+  [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> wanted() const;
+  [[nodiscard]] bool may_start(const Probes& probes) const;
+  [[nodiscard]] nlohmann::json key(const SearchCell& cell, std::size_t index);
+  void use_kept(const Told& told);
+  void start(Probes& probes, std::size_t cell, std::size_t index);
+  void stop_unwanted(Probes& probes);
+  void learn(std::size_t cell, std::size_t index, ProbeResult result, const Told& told);
+  ProbeResult read_result(const Job& job, const Probes::Over& over) const;
+
+  VariedCommand command_;
+  SearchOptions options_;
+  std::size_t searched_ = 0;
+  std::vector<SearchCell> cells_;
+  std::vector<MemoryEstimate> estimates_;  // by combination
+  KeptResults kept_;
+  FileMarks marks_;
+  std::map<std::size_t, Job> jobs_;  // that run, by number
+  std::size_t started_ = 0;
+  std::size_t probes_done_ = 0;
+  std::uint64_t host_bytes_each_ = 0;
+  bool first_done_ = false;
+  bool distributed_ = false;
+};
+
+}  // namespace gapless::tools

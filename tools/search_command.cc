@@ -1,0 +1,190 @@
+// gapless search: the largest setting with which a program fits, for each allocator.
+//
+//   --vary batch-size=1:256 -- python train.py --batch-size {batch-size}
+//     -> probes: gapless dryrun ... -- python train.py --batch-size 48     (search/search.h)
+//     -> the largest that fits, proven by the next one's failure           (search/boundary.h)
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "allocator/base/error.h"
+#include "allocator/base/files.h"
+#include "simgpu/front_libraries.h"
+#include "simgpu/process/gpu_profile.h"
+#include "tools/commands.h"
+#include "tools/inputs.h"
+#include "tools/launch.h"
+#include "tools/progress.h"
+#include "tools/say.h"
+#include "tools/search/search.h"
+#include "tools/search/search_report.h"
+#include "tools/table.h"
+#include "tools/text_width.h"
+
+namespace gapless::tools {
+namespace {
+
+struct SearchArguments {
+  SearchOptions options;
+  std::vector<std::string> vary;
+  bool json = false;
+  std::string json_file;  // standard output where empty
+  std::vector<std::string> command;
+};
+
+void check(const SearchArguments& arguments) {
+  const SearchOptions& options = arguments.options;
+  std::optional<std::uint64_t> context;
+  if (!options.context.empty()) context = bytes_of(options.context, "--context");
+  try {
+    (void)simgpu::parse_gpus(options.gpus, context);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(std::string("--gpu: ") + error.what());
+  }
+  const auto& asked = options.allocators;
+  for (auto each = asked.begin(); each != asked.end(); ++each) {
+    if (std::find(asked.begin(), each, *each) != each) {
+      throw InputError("--allocator: " + *each + " is there twice");
+    }
+  }
+  if (std::find(asked.begin(), asked.end(), "gapless") != asked.end()) {
+    check_conf(options.conf);
+    (void)preload_library();
+  }
+  (void)simgpu::front_folder();
+  check_writable(arguments.json_file, "--json");
+  check_writable(options.resume, "--resume");
+}
+
+int run(const SearchArguments& arguments) {
+  check(arguments);
+  std::vector<Varied> varied;
+  for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
+  Search search(VariedCommand(arguments.command, std::move(varied)), arguments.options);
+  say(stderr,
+      "gapless search: dry runs on simulated GPUs ({}). Sizes are real; numbers computed are "
+      "not.\n",
+      arguments.options.gpus);
+  Progress progress;
+  const int signal = search.run([&](const SearchCell* cell, std::size_t index) {
+    if (cell != nullptr) {
+      progress.clear();
+      say(stderr, "gapless search: {}\n", line_of(search, *cell, index));
+    }
+    progress.show_line(fmt::format("{} probes done; running: {}", search.probes_done(),
+                                   fmt::join(search.running(), "; ")));
+  });
+  progress.clear();
+  const bool to_file = arguments.json && !arguments.json_file.empty();
+  std::FILE* const people = arguments.json && !to_file ? stderr : stdout;
+  const std::size_t columns = terminal_columns(fileno(people));
+  std::fflush(stderr);
+  fmt::print(people, "{}", text_of(search, people == stdout && colour_wanted(), columns));
+  if (arguments.json) {
+    const std::string text =
+        json_of(search).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    if (to_file) {
+      write_file(arguments.json_file, text);
+    } else {
+      fmt::print("{}", text);
+    }
+  }
+  if (signal != 0) {
+    say(stderr, "gapless search: broken off{}\n",
+        arguments.options.resume.empty()
+            ? "; with --resume FILE another search would go on from here"
+            : "; the same command goes on from here");
+    return 128 + signal;
+  }
+  return all_found(search) ? kExitOk : kExitNoFit;
+}
+
+std::string known_gpus() { return fmt::format("{}", fmt::join(simgpu::gpu_profile_names(), ", ")); }
+
+}  // namespace
+
+void add_search(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<SearchArguments>();
+  SearchOptions& options = arguments->options;
+  CLI::App* command = app.add_subcommand(
+      "search",
+      "Find the largest setting, such as a batch size, with which a program fits on GPUs that are "
+      "not there, for each allocator.\n"
+      "Each probe is a dry run. An answer is proven: it fits, and the next setting was run and "
+      "does "
+      "not.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless search --gpu 16GiB --vary batch=1:256 -- python train.py --batch-size {batch}\n"
+      "  gapless search --gpu 24GiB --vary batch=8:64:8 --resume found.json --json -- \\\n"
+      "      python train.py --batch-size={batch}\n"
+      "  gapless search --gpu T4 --vary precision=fp32,bf16 --vary batch=1:64 -- \\\n"
+      "      python train.py --precision {precision} --batch {batch}\n"
+      "  gapless search --gpu A100 --vary train.yaml:trainer.batch_size=1:64 -- \\\n"
+      "      python train.py --config train.yaml\n"
+      "\n"
+      "With several --vary the last one that ascends is searched, for each combination of the "
+      "others' values. Fits means a plain \"yes\" of gapless dryrun: a program that caught an out "
+      "of "
+      "memory does not.\n"
+      "\n"
+      "Exit status: 0 every allocator has its answer; 3 nothing fits with one of them, or it is "
+      "not "
+      "known; 2 bad input, or a program that fails for another reason than memory; 128 and the "
+      "signal that broke it off.");
+  command
+      ->add_option(
+          "-g,--gpu", options.gpus,
+          "The GPUs, separated by commas: a size, a name, or NAME:SIZE. Known are " + known_gpus())
+      ->capture_default_str();
+  command
+      ->add_option("-v,--vary", arguments->vary,
+                   "What is varied: NAME=MIN:MAX, NAME=MIN:MAX:STEP or NAME=A,B,C, where the "
+                   "command has {NAME} ({{NAME}} is left as {NAME}); or FILE:KEY=..., a value in a "
+                   ".json or .yaml file that the command names, which is copied, not changed")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("-a,--allocator", options.allocators,
+                   "gapless, native, expandable, async (as gapless dryrun has them), separated by "
+                   "commas")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}));
+  command->add_option("-c,--conf", options.conf, "gapless's options, as GAPLESS_CONF");
+  command->add_option("-j,--jobs", options.jobs,
+                      "Probes at a time; where not given, as many as there are processors and "
+                      "memory for, and one of programs that start ranks");
+  command
+      ->add_option("-t,--timeout", options.timeout_seconds,
+                   "Seconds that one probe may take; what it would have said is then not known")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1e6));
+  command->add_option("--resume", options.resume,
+                      "Keep results of probes in this file, and use those that are in it: of the "
+                      "same command, files that it names, GPUs, allocator and version");
+  CLI::Option* const to_json =
+      command
+          ->add_option("--json", arguments->json_file,
+                       "Write what was found, with every probe's, to this file; without one, to "
+                       "standard output")
+          ->expected(0, 1);
+  command->add_option("--context", options.context,
+                      "What a CUDA context takes, in place of the GPU's usual figure");
+  command->add_flag("--strict", options.strict,
+                    "Stop a probe at the first CUDA function that is not simulated");
+  command->add_option("command", arguments->command, "The program and its arguments, after --")
+      ->required();
+  command->positionals_at_end();
+  command->callback([arguments, to_json, &status] {
+    arguments->json = to_json->count() != 0;
+    status = run(*arguments);
+  });
+}
+
+}  // namespace gapless::tools
