@@ -94,6 +94,8 @@ Boundary::Index Boundary::target(Index low, Index high, std::optional<Index> est
 
 // The untried setting between those two that is nearest to the one that is wanted.
 std::optional<std::size_t> Boundary::untried_near(Index wanted, Index low, Index high) const {
+  if (high - low < 2) return {};
+  wanted = std::clamp(wanted, low + 1, high - 1);
   for (Index away = 0; away < high - low; ++away) {
     for (const Index at : {wanted + away, wanted - away}) {
       if (at > low && at < high && results_[at] == Probed::untried) return at;

@@ -104,12 +104,14 @@ void KeptResults::keep(const json& of, const ProbeResult& result) {
 json FileMarks::of(const std::vector<std::string>& words) {
   json marks = json::object();
   for (const std::string& word : words) {
-    for (std::size_t begin = 0; begin != std::string::npos + 1; begin = word.find('=', begin) + 1) {
+    std::size_t begin = 0;
+    do {
       const std::string path = word.substr(begin);
       const auto known = known_.find(path);
       const json mark = known == known_.end() ? known_[path] = mark_of(path) : known->second;
       if (!mark.is_null()) marks[path] = mark;
-    }
+      begin = word.find('=', begin) + 1;
+    } while (begin != 0);
   }
   return marks;
 }

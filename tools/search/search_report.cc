@@ -245,11 +245,7 @@ std::string sentence_of(const Search& search, const SearchCell& cell) {
 
 Json json_of(const Search& search) {
   Json vary = Json::object();
-  for (const Varied& varied : search.command().varied()) {
-    Json values = Json::array();
-    for (std::size_t i = 0; i < varied.values.size(); ++i) values.push_back(varied.json_value(i));
-    vary[varied.name] = std::move(values);
-  }
+  for (const Varied& varied : search.command().varied()) vary[varied.name] = varied.text;
   Json allocators = Json::object();
   for (const SearchCell& cell : search.cells()) {
     Json found = to_json(search, cell);

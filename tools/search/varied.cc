@@ -58,14 +58,15 @@ std::vector<std::string> range_of(const std::string& option, const std::string& 
   const long long step = numbers.size() == 3 ? numbers[2] : 1;
   if (step <= 0) fail(option, fmt::format("a step of {} leads nowhere", step));
   if (least > most) fail(option, fmt::format("from {} to {} there is nothing", least, most));
-  const unsigned long long count =
-      (static_cast<unsigned long long>(most) - static_cast<unsigned long long>(least)) / step + 1;
-  if (count > Varied::kMostValues) {
+  // In unsigned numbers it cannot overflow.
+  const unsigned long long steps =
+      (static_cast<unsigned long long>(most) - static_cast<unsigned long long>(least)) / step;
+  if (steps >= Varied::kMostValues) {
     fail(option,
          fmt::format("more than {} settings; a larger STEP makes them fewer", Varied::kMostValues));
   }
   std::vector<std::string> values;
-  for (unsigned long long i = 0; i < count; ++i) {
+  for (unsigned long long i = 0; i <= steps; ++i) {
     values.push_back(std::to_string(least + static_cast<long long>(i) * step));
   }
   return values;
@@ -123,12 +124,13 @@ std::string replaced(const std::string& word,
 
 // Where the path of that file begins in a word of the command: "train.yaml", "--config=train.yaml".
 std::optional<std::size_t> path_in(const std::string& word, const std::string& file) {
-  for (std::size_t begin = 0; begin != std::string::npos + 1;) {
+  std::size_t begin = 0;
+  do {
     const std::string path = word.substr(begin);
     std::error_code none;
     if (path == file || fs::equivalent(path, file, none)) return begin;
     begin = word.find('=', begin) + 1;
-  }
+  } while (begin != 0);
   return {};
 }
 
@@ -148,7 +150,7 @@ Varied read_varied(const std::string& text) {
   }
   Varied varied;
   varied.name = text.substr(0, equals);
-  const std::string values = text.substr(equals + 1);
+  const std::string values = varied.text = text.substr(equals + 1);
   varied.values = values.find(':') != std::string::npos && values.find(',') == std::string::npos
                       ? range_of(text, values)
                       : list_of(text, values);

@@ -21,6 +21,7 @@ struct Varied {
   std::string name;  // as it was given
   std::string file;  // empty: `name` stands in the command
   std::string key;   // in the file
+  std::string text;  // the values, as they were given
   std::vector<std::string> values;
   /// Of the same; empty where they do not ascend: then every one is tried.
   std::vector<double> numbers;
