@@ -117,14 +117,14 @@ std::vector<std::size_t> Boundary::above(Index failure, std::optional<Index> est
   return wanted;
 }
 
-std::vector<std::size_t> Boundary::next(std::optional<std::ptrdiff_t> estimate) const {
+std::vector<std::size_t> Boundary::next(std::optional<std::ptrdiff_t> estimate, bool doubt) const {
   if (gave_up()) return {};
   const Index low = this->low();
   const Index high = this->high();
   const auto first = untried_near(target(low, high, estimate), low, high);
   if (!first) {
     if (high == static_cast<Index>(results_.size())) return {};
-    return above(high, estimate);
+    return above(high, doubt ? std::nullopt : estimate);
   }
   std::vector<std::size_t> wanted = {*first};
   const auto add = [&](Index at) {

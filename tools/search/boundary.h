@@ -36,8 +36,9 @@ class Boundary {
 
   /// Which settings to try next: the first is needed, those after it are likely to be. Empty when
   /// there is no more to be learnt. `estimate`: the largest setting that is expected to fit, -1
-  /// where none is.
-  [[nodiscard]] std::vector<std::size_t> next(std::optional<std::ptrdiff_t> estimate) const;
+  /// where none is. `doubt`: settings above a failure are tried even where it rules them out.
+  [[nodiscard]] std::vector<std::size_t> next(std::optional<std::ptrdiff_t> estimate,
+                                              bool doubt = false) const;
 
   /// Whether a result of that setting may still lead to the answer.
   [[nodiscard]] bool matters(std::size_t setting) const;
