@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <unistd.h>
+
 #include "simgpu/process/process.h"
 
 #define NVML extern "C" __attribute__((visibility("default")))
@@ -12,7 +14,13 @@ using namespace gapless::simgpu;
 
 namespace {
 
-enum : int { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6 };
+enum : int {
+  kSuccess = 0,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNotFound = 6,
+  kInsufficientSize = 7
+};
 
 struct Memory {
   unsigned long long total;
@@ -26,6 +34,13 @@ struct MemoryV2 {
   unsigned long long reserved;
   unsigned long long free;
   unsigned long long used;
+};
+
+struct RunningProcess {
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance;
+  unsigned compute_instance;
 };
 
 struct PciInfo {
@@ -141,13 +156,31 @@ NVML int nvmlDeviceGetMemoryInfo_v2(const void* handle, MemoryV2* memory) {
   memory->used = plain.used;
   return error;
 }
-// One process holds memory here: this one. It says so by saying nothing, as a driver does in a
-// container.
-NVML int nvmlDeviceGetComputeRunningProcesses(const void*, unsigned* count, void*) {
-  *count = 0;
+// Of the processes that hold memory a driver in a container knows those of the container; here it
+// is this one.
+NVML int nvmlDeviceGetComputeRunningProcesses_v3(const void* handle, unsigned* count,
+                                                 RunningProcess* processes) {
+  const Entry entry;
+  const auto& seen = entry.process.config().installed_index;
+  const auto found = std::find(seen.begin(), seen.end(), device_of(handle));
+  const std::uint64_t used =
+      found == seen.end() ? 0
+                          : entry.process.memory.used_bytes(static_cast<int>(found - seen.begin()));
+  const unsigned room = *count;
+  *count = used == 0 ? 0 : 1;
+  if (room < *count) return kInsufficientSize;
+  constexpr unsigned kNoInstance = ~0U;
+  if (used != 0) {
+    processes[0] = {static_cast<unsigned>(getpid()), used, kNoInstance, kNoInstance};
+  }
   return kSuccess;
 }
-NVML int nvmlDeviceGetComputeRunningProcesses_v3(const void*, unsigned* count, void*) {
+NVML int nvmlDeviceGetComputeRunningProcesses_v2(const void* handle, unsigned* count,
+                                                 RunningProcess* processes) {
+  return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, processes);
+}
+// Its structure is older, and ends before the instances.
+NVML int nvmlDeviceGetComputeRunningProcesses(const void*, unsigned* count, void*) {
   *count = 0;
   return kSuccess;
 }

@@ -18,19 +18,41 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from ._library import GaplessError, Library, OptionError, adapter_for_loaded_torch, import_torch
 from ._library import config as _config
 from ._library import library as _library_path
 from ._report import Report
 
-__all__ = ["GaplessError", "OptionError", "Report", "config", "install", "is_installed", "memory_stats", "pluggable_allocator",
-           "report", "sleep", "snapshot", "trace", "trim", "wake"]
+if TYPE_CHECKING:
+    from ._estimates import estimate_memory_usage, get_optimal_batch_size, suggest_batch_size
+    from ._gpu_memory import check_gpu_memory
+    from ._oom_advice import oom_advice
+
+__all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "config", "estimate_memory_usage",
+           "get_optimal_batch_size", "install", "is_installed", "memory_stats", "oom_advice", "pluggable_allocator", "report",
+           "sleep", "snapshot", "suggest_batch_size", "trace", "trim", "wake"]
 __version__ = "0.1.0"
+
+# Imported when they are asked for: this module is imported inside every `import torch`.
+_LATER = {"estimate_memory_usage": "_estimates", "get_optimal_batch_size": "_estimates", "suggest_batch_size": "_estimates",
+          "check_gpu_memory": "_gpu_memory", "oom_advice": "_oom_advice"}
 
 Options = Union[str, Mapping[str, Any], None]
 _library: Library | None = None
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 def _conf(options: Options, more: Mapping[str, Any]) -> str | None:
