@@ -36,7 +36,7 @@ mapfile -t needed < <(
     sed -n -E 's/.*=> (\/[^ ]+) .*/\1/p; s/^\t(\/[^ ]+) .*/\1/p' | sort -u | grep -v -e "^$venv" -e "^$standard")
 copy /usr/bin/env "$program" "${needed[@]}"
 # Those that our own files once needed: here they must be missed.
-for library in libfmt libzstd libgtest libbenchmark; do
+for library in libfmt libyaml-cpp libzstd libgtest libbenchmark; do
   if find "$root" -name "$library*" | grep -q .; then
     echo "bare_container.sh: $library is in the container: nothing would be missed" >&2
     exit 1
