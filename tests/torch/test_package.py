@@ -13,6 +13,13 @@ from conftest import ROOT
 # In one piece: two processes write to one pipe.
 WHO = "import torch; torch.ones(1000, device='cuda'); print(f'allocator: {torch.cuda.get_allocator_backend()}\\n', end='')"
 
+MARKED = """
+import ctypes, pytest
+@pytest.mark.gpu_memory("1GiB", context="0")
+def test_it():
+    assert ctypes.CDLL(None).cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(100 << 20)) == 0
+"""
+
 
 def run(*words, **environment: str) -> str:
     """What a command prints; its whole output where it fails."""
@@ -52,6 +59,11 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
     assert run(command, "run", "--", python, script, **simulated) == "allocator: gapless\n"
     assert run(python, "-c", f"import gapless; gapless.install(); {WHO}", **simulated) == "allocator: gapless\n"
     assert run(python, "-c", "import gapless; print(gapless.__file__)", **simulated).startswith(str(environment))
+
+    # The plugin finds the command and the simulated GPU in the package.
+    (tmp_path / "test_memory.py").write_text(MARKED)
+    told = run(python, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / "test_memory.py")
+    assert "test_it (1GiB native context 0): 100.00 MiB allocated" in told
 
     # Editable: the modules are those of the source tree, what was compiled lies in the environment. (Here, for
     # what is compiled is compiled once for both.)

@@ -85,6 +85,7 @@ def test_the_answer_is_that_of_trying_all(search, tmp_path):
         row = everything[allocator, answer["batch"]]
         for name in ("peak_allocated_bytes", "peak_reserved_bytes", "peak_used_bytes", "total_bytes"):
             assert answer[name] == row[name]
+        assert all(probe["host_bytes"] > 100 << 20 and probe["seconds"] > 0.5 for probe in answer["probes"])
         assert f"{allocator}, batch {answer['fails_at']}: no: " in text and "(train.py:9)" in answer["reason"]
     answers = [found["allocators"][allocator]["batch"] for allocator in allocators]
     assert len(set(answers)) == 3  # or this program would not tell one allocator from another

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBetweenLooks{250};
+constexpr milliseconds kBetweenLooks{100};
 // A program that was told to end has so long to do it.
 constexpr std::chrono::seconds kToEnd{5};
 

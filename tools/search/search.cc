@@ -239,12 +239,12 @@ int Search::run(const Told& told) {
   Probes probes;
   while (true) {
     stop_unwanted(probes);
-    for (const auto& [cell, index] : wanted()) {
+    for (const auto& probe : wanted()) {
       if (!may_start(probes)) break;
       const bool runs = std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& job) {
-        return job.second.cell == cell && job.second.index == index;
+        return std::pair(job.second.cell, job.second.index) == probe;
       });
-      if (!runs) start(probes, cell, index);
+      if (!runs) start(probes, probe.first, probe.second);
     }
     if (jobs_.empty()) return 0;
     const auto over = probes.wait();

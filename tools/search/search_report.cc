@@ -82,6 +82,7 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
   const std::string sinks = sinking(search, cell);
   if (!failures.empty()) {
     std::vector<std::string> values;
+    values.reserve(failures.size());
     for (const std::size_t index : failures) values.push_back(searched_of(search).values[index]);
     warnings.push_back(fmt::format(
         "memory is not monotone in {}: {} fits, and {} {} not; settings that were not tried may be "

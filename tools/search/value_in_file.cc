@@ -155,7 +155,7 @@ std::string in_yaml(const Place& place, const std::string& text, const std::stri
     // What the new text says is what is asked for, and nothing else has changed, or it is refused.
     for (const bool in_flow : {false, true}) {
       const std::size_t end = end_of_scalar(text, begin, in_flow);
-      const std::string changed = text.substr(0, begin) + value + text.substr(end);
+      std::string changed = text.substr(0, begin) + value + text.substr(end);
       try {
         const YAML::Node read = YAML::Load(changed);
         const YAML::Node there = yaml_at(read, path);
