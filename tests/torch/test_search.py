@@ -89,7 +89,7 @@ def test_the_answer_is_that_of_trying_all(search, tmp_path):
 
 
 def test_what_is_found_where_it_is_known(search, tmp_path):
-    text, found = search("--allocator", "native", "--vary", "batch=1:64")
+    text, found = search("--allocator", "native", "--jobs", "1", "--vary", "batch=1:64")
     answer = found["allocators"]["native"]
     assert (answer["batch"], answer["fails_at"], answer["top_fits"], answer["proven"]) == (9, 10, False, True)
     assert answer["monotone"] is True and answer["warnings"] == [] and answer["verdict"] == "yes"

@@ -134,9 +134,10 @@ std::vector<std::size_t> Boundary::next(std::optional<std::ptrdiff_t> estimate, 
     }
   };
   const auto at = static_cast<Index>(*first);
-  // The failure that would prove it, where the estimate is by more than one probe.
-  if (estimate && at == *estimate && tried_ != 1) add(at + 1);
-  if (high != static_cast<Index>(results_.size())) {
+  if (estimate && tried_ < kEstimates) {
+    // The failure that would prove it, where the estimate is by more than one probe.
+    if (at == *estimate && tried_ != 1) add(at + 1);
+  } else if (high != static_cast<Index>(results_.size())) {
     add(at + (high - at) / 2);
     add(low + (at - low) / 2);
   }

@@ -105,6 +105,10 @@ TEST(Boundary, AsksForWhatWillBeWantedAsWell) {
   EXPECT_FALSE(boundary.matters(50));
   boundary.learn(40, Probed::fits);
   EXPECT_THAT(boundary.next(40), IsEmpty());
+  Boundary halved(numbers(64));
+  halved.learn(0, Probed::fits);
+  halved.learn(63, Probed::fails);
+  EXPECT_THAT(halved.next({}), ElementsAre(31, 47, 15));  // one of both will be next
 }
 
 TEST(Boundary, NothingFits) {
