@@ -36,8 +36,13 @@ def _nothing_yet() -> dict:
 state = _nothing_yet()
 writing = threading.Lock()
 
+# What other files beside this one add: called when a request has failed and at the end; once torch has made its
+# allocator; in a forked child; and when Python ends.
+at_moments, at_begin, in_child, at_exit = [], [], [], []
+
 # --- whose line it is ---------------------------------------------------------------------------------------
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 _PACKAGES = re.compile(".*" + re.escape(os.sep) + "(site|dist)-packages" + re.escape(os.sep))
@@ -49,7 +54,7 @@ def _owner(frame) -> str:
     if name.startswith("<"):  # <string>, <stdin>, <eval_with_key>.1: the user's is what was given as the program
         return "user" if frame.f_globals.get("__name__") == "__main__" else "generated"
     path = os.path.abspath(name)
-    if path == __file__:
+    if os.path.dirname(path) == _HERE:
         return "python"
     if path.startswith(_TORCH):
         return "torch"
@@ -114,6 +119,8 @@ def _out_of_memory(device, asked, _total, _free):
                "reserved_bytes": torch.cuda.memory_reserved(device), "step": state["steps"], **_current_lines()}
     state["first_out_of_memory"] = state["first_out_of_memory"] or request
     state["last_out_of_memory"] = request
+    for more in at_moments:
+        more()
     _write()
 
 
@@ -132,6 +139,7 @@ def _selection():
 
 def _step(*_):
     state["steps"] += 1
+    library.simgpu_report_step()
 
 
 @_quietly
@@ -157,6 +165,8 @@ def _begin():
     elif torch.cuda.get_allocator_backend() == "gapless" and not torch._C._cuda_isHistoryEnabled():
         # So that its messages say where in the program memory comes from.
         torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=20_000)
+    for more in at_begin:
+        more()
 
 
 # --- the report ---------------------------------------------------------------------------------------------
@@ -228,6 +238,8 @@ def _dump_history():
 @_quietly
 def _end():
     if library.simgpu_report_stem() and torch.cuda.is_initialized():
+        for more in at_moments:
+            more()
         _write(exception=_exception(), record=_dump_history() if RECORD else None)
 
 
@@ -235,10 +247,24 @@ def _in_child():
     global writing
     writing = threading.Lock()
     state.update(_nothing_yet())
+    for more in in_child:
+        more()
+
+
+@_quietly
+def _add(name):
+    """Runs another file of this folder, which has these names as its own."""
+    path = os.path.join(_HERE, name)
+    with open(path, encoding="utf-8") as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, {**globals(), "__name__": name.removesuffix(".py"), "__file__": path})
 
 
 @_quietly
 def _watch():
+    if os.environ.get("SIMGPU_MEMORY_TRACE"):
+        _add("watch_memory.py")
+        _add("watch_data.py")
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
@@ -246,11 +272,13 @@ def _watch():
                  ctypes.CFUNCTYPE(None)(_end))
     library.simgpu_watch(*callbacks)
 
-    def at_exit(callbacks=callbacks):  # they live as long
+    def last(callbacks=callbacks):  # they live as long
         _end()
         library.simgpu_watch(None, None, None)
+        for more in at_exit:
+            more()
 
-    atexit.register(at_exit)
+    atexit.register(last)
     os.register_at_fork(after_in_child=_in_child)
     if torch.cuda.is_initialized():
         _begin()

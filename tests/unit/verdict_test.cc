@@ -115,7 +115,7 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
   recorder.end(ProcessRecord::End::exited, 0);
   EXPECT_FALSE(recorder.kept());
   EXPECT_EQ(recorder.stem(), "");
-  recorder.used(1, 1 << 30, 5000);
+  recorder.used(1, 1, 1 << 30, 5000);
   const auto record = read_record(recorder.stem() + ".gpu");
   ASSERT_TRUE(record);
   EXPECT_EQ(record->calls[static_cast<std::size_t>(DriverCall::mem_alloc)], 1U);
@@ -127,8 +127,8 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
 TEST(Recorder, WhatIsKnownIsInTheFileAtOnce) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());
-  recorder.used(0, 1 << 30, 5000);
-  recorder.used(0, 1 << 30, 4000);
+  recorder.used(0, 0, 1 << 30, 5000);
+  recorder.used(0, 0, 1 << 30, 4000);
   recorder.allocated(0, 300, 400);
   recorder.allocated(0, 200, 500);
   recorder.ran_out({0, 900, 200, 500});
