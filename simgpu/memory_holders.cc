@@ -124,8 +124,9 @@ class Blocks {
   }
 
   static Holder holder_of(const Block& block, const std::vector<MemorySite>& sites) {
-    for (const Holder holder : {Holder::parameters, Holder::gradients, Holder::optimizer_states,
-                                Holder::buffers, Holder::workspaces, Holder::loss, Holder::inputs}) {
+    for (const Holder holder :
+         {Holder::parameters, Holder::gradients, Holder::optimizer_states, Holder::buffers,
+          Holder::workspaces, Holder::loss, Holder::inputs}) {
       if (told(block, holder)) return holder;
     }
     if (block.holder != Holder::unknown) return block.holder;

@@ -320,6 +320,7 @@ _kernels = _watch_losses()
 register_optimizer_step_pre_hook(_before_step)
 register_optimizer_step_post_hook(_after_step)
 at_begin.append(_ask_for_sites)
-at_moments.append(lambda: _look_for_holders(True))
+for moments in at_out_of_memory, at_end:
+    moments.append(lambda: _look_for_holders(True))
 in_child.append(_forget)
 at_exit.append(lambda: library.simgpu_watch_sites(None))

@@ -22,6 +22,7 @@ import traceback
 import torch
 
 RECORD = os.environ.get("SIMGPU_RECORD")
+LAST_STEP = int(os.environ.get("SIMGPU_STEPS") or 0)
 
 library = ctypes.CDLL(None)  # libsimgpu.so is preloaded
 library.simgpu_report_stem.restype = ctypes.c_char_p
@@ -30,15 +31,15 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_empty_selection": None}
+            "first_empty_selection": None, "stopped_after_steps": None}
 
 
 state = _nothing_yet()
 writing = threading.Lock()
 
-# What other files beside this one add: called when a request has failed and at the end; once torch has made its
-# allocator; in a forked child; and when Python ends.
-at_moments, at_begin, in_child, at_exit = [], [], [], []
+# What other files beside this one add: called once torch has made its allocator; when a request has failed; at the
+# end; when Python is left; and in a forked child.
+at_begin, at_out_of_memory, at_end, at_exit, in_child = [], [], [], [], []
 
 # --- whose line it is ---------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ def _out_of_memory(device, asked, _total, _free):
                "reserved_bytes": torch.cuda.memory_reserved(device), "step": state["steps"], **_current_lines()}
     state["first_out_of_memory"] = state["first_out_of_memory"] or request
     state["last_out_of_memory"] = request
-    for more in at_moments:
+    for more in at_out_of_memory:
         more()
     _write()
 
@@ -140,6 +141,19 @@ def _selection():
 def _step(*_):
     state["steps"] += 1
     library.simgpu_report_step()
+    if LAST_STEP and state["steps"] >= LAST_STEP:
+        _stop()
+
+
+def _stop():
+    """As the program was asked to (SIMGPU_STEPS). One that catches this goes on for a while."""
+    if state["stopped_after_steps"] is None:
+        state["stopped_after_steps"] = state["steps"]
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            atexit.register(torch.distributed.destroy_process_group)
+    elif state["steps"] > LAST_STEP + 2:
+        os._exit(0)
+    raise SystemExit(0)
 
 
 @_quietly
@@ -238,7 +252,7 @@ def _dump_history():
 @_quietly
 def _end():
     if library.simgpu_report_stem() and torch.cuda.is_initialized():
-        for more in at_moments:
+        for more in at_end:
             more()
         _write(exception=_exception(), record=_dump_history() if RECORD else None)
 
