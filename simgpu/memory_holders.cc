@@ -123,11 +123,14 @@ class Blocks {
     }
   }
 
-  static Holder holder_of(const Block& block, const std::vector<MemorySite>& sites) {
+  [[nodiscard]] Holder holder_of(const Block& block, const std::vector<MemorySite>& sites) const {
     for (const Holder holder :
          {Holder::parameters, Holder::gradients, Holder::optimizer_states, Holder::buffers,
           Holder::workspaces, Holder::loss, Holder::inputs}) {
       if (told(block, holder)) return holder;
+    }
+    if (block.copy_of != kNone && told(all[block.copy_of], Holder::parameters)) {
+      return Holder::parameter_copies;
     }
     if (block.holder != Holder::unknown) return block.holder;
     return block.site == 0 || block.site > sites.size() ? Holder::unknown
@@ -246,6 +249,8 @@ std::string name_of(Holder holder) {
       return "optimizer_step";
     case Holder::workspaces:
       return "workspaces";
+    case Holder::parameter_copies:
+      return "parameter_copies";
     case Holder::unknown:
       break;
   }

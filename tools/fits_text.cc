@@ -68,21 +68,18 @@ std::string verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t 
                {"allocated"},
                {"reserved"},
                {"headroom"},
-               {"steps"},
                {"fits", Align::left}});
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {
       const Colour verdict = row["fits"].is_null() ? Colour::none
                              : row["fits"]         ? Colour::good
                                                    : Colour::bad;
-      const json steps = member(row, "steps");
       table.add({{process_name(row)},
                  {row["device"].is_number() ? fmt::format("{}", row["device"].get<int>()) : "-"},
                  {row["asked_allocator"].get<std::string>()},
                  {size_text(member(row, "peak_allocated_bytes"))},
                  {size_text(member(row, "peak_reserved_bytes"))},
                  {headroom_text(row)},
-                 {steps.is_number() ? with_commas(number(steps)) : "-"},
                  {short_verdict(row), verdict}});
     }
   }
@@ -357,12 +354,6 @@ std::string process_name(const json& row) {
   if (row["pid"].is_null()) return "-";
   return row["rank"].is_number() ? fmt::format("rank {}", row["rank"].get<int>())
                                  : fmt::format("{}", row["pid"].get<int>());
-}
-
-std::string holder_text(const std::string& name) {
-  std::string text = name;
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return text;
 }
 
 std::string text_of_fits(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {

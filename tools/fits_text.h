@@ -1,6 +1,7 @@
 // What `fits` says to people: verdicts, what held the memory, and by which lines it was asked for.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ std::string text_of_fits(const std::vector<FitsRun>& runs, bool colour, std::siz
 std::string process_name(const nlohmann::json& row);
 
 /// "logits and loss": as people read a holder's name in JSON.
-std::string holder_text(const std::string& name);
+inline std::string holder_text(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
 
 }  // namespace gapless::tools

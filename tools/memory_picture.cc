@@ -25,10 +25,18 @@ constexpr double kPanelHeight = kTop + kPlotHeight + 46;
 constexpr double kWidth = kLeft + kPlotWidth + 180;
 
 // From the ground up: what stays first.
-constexpr std::array kOrder = {Holder::parameters, Holder::buffers,       Holder::optimizer_states,
-                               Holder::gradients,  Holder::workspaces,    Holder::inputs,
-                               Holder::unknown,    Holder::activations,   Holder::backward,
-                               Holder::loss,       Holder::optimizer_step};
+constexpr std::array kOrder = {Holder::parameters,
+                               Holder::buffers,
+                               Holder::optimizer_states,
+                               Holder::gradients,
+                               Holder::workspaces,
+                               Holder::inputs,
+                               Holder::unknown,
+                               Holder::parameter_copies,
+                               Holder::activations,
+                               Holder::backward,
+                               Holder::loss,
+                               Holder::optimizer_step};
 static_assert(kOrder.size() == kHolders);
 
 // Of a palette whose neighbours can be told apart without red and green.
@@ -54,6 +62,8 @@ const char* colour_of(Holder holder) {
       return "#44bb99";
     case Holder::workspaces:
       return "#aa3377";
+    case Holder::parameter_copies:
+      return "#117799";
     case Holder::unknown:
       break;
   }

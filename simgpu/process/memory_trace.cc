@@ -30,7 +30,7 @@ bool MemoryTrace::wanted() {
 MemoryTrace& MemoryTrace::get() {
   static auto* const trace = [] {
     (void)pthread_atfork(nullptr, nullptr, [] { MemoryTrace::get().forget(); });
-    return new MemoryTrace;
+    return new MemoryTrace(Recorder::get());
   }();
   return *trace;
 }
@@ -40,7 +40,7 @@ MemoryTrace& MemoryTrace::get() {
 bool MemoryTrace::grow() {
   if (ended_) return false;
   if (chunks_ == 0) {
-    const std::string stem = Recorder::get().stem();
+    const std::string stem = recorder_.stem();
     if (stem.empty()) return false;
     path_ = stem + ".memory";
     file_ = open(path_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);

@@ -18,6 +18,8 @@
 
 namespace gapless::simgpu {
 
+class Recorder;
+
 /// What memory is for. The order is that of tables; Python has the same numbers (watch_memory.py).
 enum class Holder : std::uint8_t {
   unknown = 0,
@@ -31,8 +33,9 @@ enum class Holder : std::uint8_t {
   backward = 8,        // made by the backward pass, gradients of parameters apart
   optimizer_step = 9,  // made while an optimizer made a step, its states apart
   workspaces = 10,     // handed to cuBLAS
+  parameter_copies = 11,  // in another type or place: what autocast makes
 };
-inline constexpr std::size_t kHolders = 11;
+inline constexpr std::size_t kHolders = 12;
 
 struct MemoryEvent {
   enum class Kind : std::uint8_t {
@@ -66,6 +69,11 @@ class SIMGPU_API MemoryTrace {
   /// Whether any is written: for places that are passed often.
   static bool wanted();
 
+  /// Beside that recorder's file.
+  explicit MemoryTrace(const Recorder& recorder) : recorder_(recorder) {}
+  MemoryTrace(const MemoryTrace&) = delete;
+  MemoryTrace& operator=(const MemoryTrace&) = delete;
+
   /// For any thread. Of a process without a record (recorder.h) nothing is kept.
   void add(const MemoryEvent& event);
   /// A library was given a workspace. Told with every matrix product: what was told is not told
@@ -81,9 +89,9 @@ class SIMGPU_API MemoryTrace {
   void forget();
 
  private:
-  MemoryTrace() = default;
   bool grow();
 
+  const Recorder& recorder_;
   std::mutex mutex_;
   std::string path_;
   int file_ = -1;

@@ -21,7 +21,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 WORST_CASE = bool(os.environ.get("SIMGPU_WORST_CASE"))
 EVERY = 3
-LOOK_SECONDS = 60 if WORST_CASE else 1
+LOOK_SECONDS = 60 if WORST_CASE else 0.5
 MOST_BATCHES = 100_000  # of a sampler whose order is fixed
 
 # --- how long items are -------------------------------------------------------------------------------------
@@ -66,16 +66,15 @@ class _SavedChance:
 class _Lengths:
     """Of a dataset's items, as far as there was time to look."""
 
-    def __init__(self, dataset, first=()):
+    def __init__(self, dataset):
         self.of = {}  # index -> lengths by field
         self.size = len(dataset)
         self.why_not = None
         until = time.monotonic() + LOOK_SECONDS
         try:
             with _SavedChance():
-                for index in itertools.chain(first, range(self.size)):
-                    if index not in self.of:
-                        self.of[index] = _lengths(dataset[index])
+                for index in range(self.size):
+                    self.of[index] = _lengths(dataset[index])
                     if time.monotonic() > until:
                         break
         except Exception as error:
@@ -130,7 +129,6 @@ class _Loader:
     def __init__(self, loader):
         self.name = type(loader.dataset).__name__
         self.stream = isinstance(loader.dataset, IterableDataset)
-        self.dataset = weakref.ref(loader.dataset) if hasattr(loader.dataset, "__weakref__") else lambda: None
         self.lengths = None
         self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it" if self.stream else None
         self.worst = None  # batches of the longest items, in turn
@@ -143,7 +141,7 @@ class _Loader:
     def look(self, dataset):
         if self.lengths is None and not self.why_not:
             try:
-                self.lengths = _Lengths(dataset, list(self.drawn))
+                self.lengths = _Lengths(dataset)
                 self.why_not = self.lengths.why_not
             except TypeError:
                 self.why_not = "how many items it has is not told"
@@ -166,8 +164,11 @@ class _Loader:
         self.worst = [batch if batched else batch[0] for batch in batches]
 
     def draw(self, batch, loader, sampler):
-        if WORST_CASE and self.worst is None:
-            _quietly(self.find_worst)(loader, sampler, batch)
+        if self.worst is None:
+            if WORST_CASE:
+                _quietly(self.find_worst)(loader, sampler, batch)
+            else:  # now, for at the end it may be gone
+                _quietly(self.look)(loader.dataset)
             self.worst = self.worst or []
         if self.worst and self.batches % EVERY == 0:
             batch = self.worst[self.batches // EVERY % len(self.worst)]
@@ -178,11 +179,8 @@ class _Loader:
         return batch
 
     def report(self) -> dict:
-        dataset = self.dataset()
-        if dataset is not None and not self.stream:
-            self.look(dataset)
         fields = {}
-        if self.lengths is not None and not self.why_not:
+        if self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn):
             fields = {field: {"seen": self.lengths.longest(field, self.drawn), "longest": self.lengths.longest(field)}
                       for field in self.lengths.fields}
         told = {"name": self.name, "batches": self.batches, "of_batches": self.of_batches, "lengths": fields,
@@ -215,13 +213,11 @@ class _Loader:
 
 class _WatchedSampler:
     def __init__(self, sampler, loader, told):
-        self.sampler, self.told = sampler, told
-        self.loader = weakref.ref(loader)
+        self.sampler, self.loader, self.told = sampler, loader, told
 
     def __iter__(self):
         for batch in self.sampler:
-            loader = self.loader()
-            yield batch if loader is None else self.told.draw(batch, loader, self.sampler)
+            yield self.told.draw(batch, self.loader, self.sampler)
 
     def __len__(self):
         return len(self.sampler)

@@ -62,6 +62,7 @@ class _Sites:
     def __init__(self):
         self.known = {}
         self.kept = []  # code that keys name by its address
+        self.lines = []  # not yet in the file
         self.file = None
         self.lock = threading.Lock()
 
@@ -87,23 +88,28 @@ class _Sites:
         return [frame for frame in frames if os.path.dirname(frame.f_code.co_filename) != _HERE]
 
     def _tell(self, key, frames) -> int:
-        stem = os.fsdecode(library.simgpu_report_stem())
-        if not stem:
-            return 0
         stages = (_at(frame.f_code) for frame in frames)
         at = next((stage for stage in stages if stage is not None), UNKNOWN)
         place = {"at": at, **_lines([(frame, frame.f_lineno) for frame in frames])}
         with self.lock:
-            if self.file is None:
-                self.file = open(f"{stem}.sites", "w", encoding="utf-8", buffering=1)
             if key not in self.known:
                 self.kept.append([frame.f_code for frame in frames])
-                self.file.write(json.dumps(place) + "\n")
+                self.lines.append(json.dumps(place) + "\n")
                 self.known[key] = len(self.known) + 1
             number = self.known[key]
+            self._write()
         if at == ACTIVATIONS:
             _look_for_holders(False)
         return number
+
+    def _write(self) -> None:
+        """Before the first memory is had, there is no report to write beside."""
+        stem = os.fsdecode(library.simgpu_report_stem())
+        if self.file is None and stem:
+            self.file = open(f"{stem}.sites", "w", encoding="utf-8", buffering=1)
+        if self.file is not None:
+            self.file.writelines(self.lines)
+            self.lines.clear()
 
 
 _sites = _Sites()
