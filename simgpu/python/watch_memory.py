@@ -134,14 +134,15 @@ _copied.argtypes = (ctypes.c_ulonglong, ctypes.c_ulonglong)
 
 
 def _addresses(tensor) -> list[int]:
-    """Where its memory on GPUs begins; of one made of others (DTensor), of those."""
+    """Places in its memory on GPUs; of one made of others (DTensor), of those. (To ask for its storage would make an
+    object of that, and with one autograd no longer adds to a gradient in place.)"""
     if not isinstance(tensor, torch.Tensor):
         return []
     if is_traceable_wrapper_subclass(tensor):
         return [address for name in tensor.__tensor_flatten__()[0] for address in _addresses(getattr(tensor, name))]
     if not tensor.is_cuda or tensor.layout != torch.strided:
         return []
-    address = tensor.untyped_storage().data_ptr()
+    address = tensor.data_ptr()
     return [address] if address else []
 
 
@@ -263,10 +264,13 @@ _below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.ADInplaceOrVi
 
 
 def _own_memory(tensor) -> int:
-    """Its address on a GPU; 0 where it is anything but a plain tensor with memory."""
+    """A place in its memory on a GPU; 0 where it is anything but a plain tensor with memory."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not tensor.is_cuda:
         return 0
-    return tensor.untyped_storage().data_ptr()
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # a plain tensor to look at: one that is traced, or sparse
+        return 0
 
 
 def _loss_kernel(operator):
