@@ -122,7 +122,8 @@ FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
     if (!arguments.show_output) watching.look = [&progress] { progress.look(); };
     end = run_watched(arguments.command, variables, watching);
   }
-  FitsRun run = judge_run(allocator, arguments.command.front(), reports, watching.output, end);
+  FitsRun run = judge_run(allocator, arguments.command.front(), reports, watching.output, end,
+                          arguments.worst_case);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (json& row : run.rows) row["seconds"] = run.seconds;
   return run;

@@ -247,7 +247,7 @@ std::optional<bool> FitsRun::fits() const {
 }
 
 FitsRun judge_run(const std::string& allocator, const std::string& program, const fs::path& reports,
-                  const fs::path& output, const WatchedEnd& end) {
+                  const fs::path& output, const WatchedEnd& end, bool worst_case) {
   FitsRun run;
   run.allocator = allocator;
   run.end = end;
@@ -284,6 +284,12 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       }
       for (const char* const told : {"data", "stopped_after_steps"}) {
         row[told] = report.torch.value(told, json());
+      }
+      if (worst_case && row["data"].is_array() && row["data"].empty()) {
+        row["data"].push_back(
+            {{"text",
+              "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
+              "its own"}});
       }
       row["notes"] = notes;
       installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);

@@ -41,8 +41,9 @@ struct FitsRun {
 };
 
 /// Of what a run left in its folder and, where that is not empty, in the file of its output.
+/// `worst_case`: the longest items were asked for.
 FitsRun judge_run(const std::string& allocator, const std::string& program,
                   const std::filesystem::path& reports, const std::filesystem::path& output,
-                  const WatchedEnd& end);
+                  const WatchedEnd& end, bool worst_case);
 
 }  // namespace gapless::tools
