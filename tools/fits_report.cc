@@ -26,8 +26,7 @@ constexpr std::size_t kSamples = 480;  // columns of a picture
 constexpr std::size_t kPlaces = 12;
 constexpr std::size_t kLastLines = 12;
 
-// --- what held the memory
-// ------------------------------------------------------------------------
+// --- what held the memory ------------------------------------------------------------------------
 
 json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
@@ -104,8 +103,12 @@ void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemo
   }
 }
 
-// --- verdicts
-// ------------------------------------------------------------------------------------
+json member(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? json() : *found;
+}
+
+// --- verdicts ------------------------------------------------------------------------------------
 
 std::string times(std::uint64_t count, const char* one, const char* many) {
   return count == 1 ? fmt::format("1 {}", one) : fmt::format("{} {}", with_commas(count), many);
@@ -127,13 +130,12 @@ std::string unsure_because(const json& row, const WatchedEnd& end, const std::st
            (used == "cudaMalloc" ? " (for programs without PyTorch preload libgapless_cuda.so)"
                                  : ", as it says itself (--show-output)");
   }
-  const json& empty = row["empty_selections"];
-  if (empty.is_object()) {
-    const json& line = empty["line"];
+  if (const json steered = member(row, "empty_selections"); steered.is_object()) {
+    const json line = member(steered, "line");
     return fmt::format(
         "what a mask, nonzero or unique selected was empty {}{}, since nobody knows the numbers it "
         "went by: the sizes that follow from it may be too small",
-        times(number(empty["count"]), "time", "times"),
+        times(number(member(steered, "count")), "time", "times"),
         line.is_string() ? fmt::format(" (first at {})", line.get<std::string>()) : "");
   }
   return {};
@@ -188,8 +190,7 @@ void add_headroom(json& rows, const std::vector<int>& installed) {
   }
 }
 
-// --- the program's own words
-// ----------------------------------------------------------------------
+// --- the program's own words ---------------------------------------------------------------------
 
 std::vector<std::string> last_lines(const fs::path& path) {
   std::vector<std::string> lines;

@@ -105,8 +105,7 @@ void add_reasons(Notes& notes, const std::vector<FitsRun>& runs) {
   }
 }
 
-// --- what held the memory
-// ------------------------------------------------------------------------
+// --- what held the memory ------------------------------------------------------------------------
 
 // The same process and GPU with each allocator: process numbers differ, their order does not.
 struct Place {
@@ -271,8 +270,7 @@ std::string by_line(const std::vector<FitsRun>& runs, bool colour, std::size_t c
   return "\n" + table.text(colour, columns);
 }
 
-// --- beside the GPU's memory
-// ---------------------------------------------------------------------
+// --- beside the GPU's memory ---------------------------------------------------------------------
 
 void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
   for (const FitsRun& run : runs) {

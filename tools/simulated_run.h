@@ -1,8 +1,9 @@
 // A program on simulated GPUs, as `dryrun` and `fits` have it run: which GPUs, with which
 // allocator, and where its processes leave word.
 //
-//   LD_PRELOAD  gapless's adapter | the libraries in front of CUDA's    SIMGPU_*  the GPUs, the
-//   reports     PYTORCH_CUDA_ALLOC_CONF  the allocator
+//   LD_PRELOAD               what puts gapless in its place | the libraries in front of CUDA's
+//   SIMGPU_*                 the GPUs, the folder for reports
+//   PYTORCH_CUDA_ALLOC_CONF  which of PyTorch's allocators
 #pragma once
 
 #include <filesystem>

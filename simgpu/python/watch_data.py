@@ -130,7 +130,9 @@ class _Loader:
         self.name = type(loader.dataset).__name__
         self.stream = isinstance(loader.dataset, IterableDataset)
         self.lengths = None
-        self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it" if self.stream else None
+        self.why_not = None
+        if self.stream:
+            self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it"
         self.worst = None  # batches of the longest items, in turn
         self.batches, self.drawn = 0, {}
         try:

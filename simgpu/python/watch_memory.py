@@ -53,6 +53,18 @@ def _at(code) -> int | None:
     return None
 
 
+def _stage(frames) -> int:
+    """What frames, from the innermost on, are at. Compiled code may be of anything that the function which was compiled
+    does, so that one's name says nothing."""
+    compiled = False
+    for frame in frames:
+        compiled = compiled or _owner(frame) == "generated"
+        at = _at(frame.f_code)
+        if at is not None and not (compiled and at == LOSS):
+            return at
+    return UNKNOWN
+
+
 _LOSSES = {"binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "log_softmax"}
 
 
@@ -88,8 +100,7 @@ class _Sites:
         return [frame for frame in frames if os.path.dirname(frame.f_code.co_filename) != _HERE]
 
     def _tell(self, key, frames) -> int:
-        stages = (_at(frame.f_code) for frame in frames)
-        at = next((stage for stage in stages if stage is not None), UNKNOWN)
+        at = _stage(frames)
         place = {"at": at, **_lines([(frame, frame.f_lineno) for frame in frames])}
         with self.lock:
             if key not in self.known:
