@@ -271,6 +271,10 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                                     format_bytes(number(row_memory["allocated_bytes"])),
                                     format_bytes(number(row["peak_allocated_bytes"]))));
       }
+      if (!traced && number(row["peak_allocated_bytes"]) != 0) {
+        notes.push_back("what held the memory is not known: " +
+                        row["allocator"].get<std::string>() + " does not tell what it gives out");
+      }
       if (row["fits"] == true && number(row["peak_allocated_bytes"]) == 0 &&
           report.record.has_torch) {
         notes.emplace_back("it used a GPU, and never asked for memory there");

@@ -200,6 +200,12 @@ def test_watching_changes_nothing(fits, tmp_path, kind):
         assert held["parameters"] == rows[0]["memory"]["holders"]["parameters"]
 
 
+def test_an_allocator_that_does_not_tell(fits):
+    said = fits("import torch\nx = torch.zeros(1 << 20, device='cuda')", "--gpu", "1GiB", "--allocator", "async")
+    assert said.row["verdict"] == "yes" and said.row["peak_allocated_bytes"] == 4 * MiB and said.row["memory"] is None
+    assert "what held the memory is not known: async does not tell what it gives out" in said.text
+
+
 def test_one_that_runs_out_of_memory(fits):
     said = fits("""
 import torch
