@@ -22,6 +22,7 @@ CLI::Validator whole_number();
 void add_convert(CLI::App& app, int& status);
 void add_dryrun(CLI::App& app, int& status);
 void add_fit(CLI::App& app, int& status);
+void add_fits(CLI::App& app, int& status);
 void add_generate(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_options(CLI::App& app, int& status);

@@ -5,25 +5,21 @@
 //     <- reports of its processes (process_reports.h), judged (simgpu/verdict.h)
 //     -> a row for each process and GPU (dryrun_rows.h)
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
-#include "simgpu/front_libraries.h"
-#include "simgpu/process/gpu_profile.h"
 #include "tools/commands.h"
 #include "tools/dryrun_rows.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
 #include "tools/say.h"
+#include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
 
@@ -34,81 +30,18 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 struct DryrunArguments {
-  std::string gpus = "A100";
+  SimulatedGpus gpus;
   std::vector<std::string> allocators = {"native"};
-  std::string conf;
   std::string record;
   bool json = false;
   std::string json_file;  // standard output where empty
-  std::string context;
-  bool strict = false;
   std::vector<std::string> command;
 };
 
-const std::map<std::string, std::string>& allocator_settings() {
-  static const std::map<std::string, std::string> settings = {
-      {"gapless", ""},
-      {"native", ""},
-      {"expandable", "expandable_segments:True"},
-      {"async", "backend:cudaMallocAsync"}};
-  return settings;
-}
-
-Variables variables_of(const DryrunArguments& arguments, const std::string& allocator,
-                       const fs::path& reports) {
-  const fs::path front = simgpu::front_folder();
-  Variables variables = {{"SIMGPU_GPUS", arguments.gpus},
-                         {"SIMGPU_REPORT_DIR", reports},
-                         {"SIMGPU_SHARED", reports / "usage"}};
-  const auto set = [&](const char* name, const std::string& value) {
-    if (!value.empty()) variables.emplace_back(name, value);
-  };
-  set("SIMGPU_CONTEXT", arguments.context);
-  set("SIMGPU_STRICT", arguments.strict ? "1" : "");
-  set("SIMGPU_RECORD", arguments.record.empty() ? "" : fs::absolute(arguments.record).string());
-  set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
-  // torch.compile looks for libcuda there.
-  if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
-  // What the user preloads stands in front of CUDA's libraries here as it does in front of
-  // NVIDIA's.
-  const char* const before = std::getenv("LD_PRELOAD");
-  std::string preload =
-      in_front(before == nullptr ? "" : before, simgpu::front_libraries(front).c_str());
-  if (allocator == "gapless") {
-    preload = in_front(preload_library(), preload.c_str());
-    set("GAPLESS_CONF", arguments.conf);
-  }
-  set("LD_PRELOAD", preload);
-  return variables;
-}
-
 void check(const DryrunArguments& arguments) {
-  std::optional<std::uint64_t> context;
-  if (!arguments.context.empty()) context = bytes_of(arguments.context, "--context");
-  try {
-    (void)simgpu::parse_gpus(arguments.gpus, context);
-  } catch (const std::invalid_argument& error) {
-    throw InputError(std::string("--gpu: ") + error.what());
-  }
-  const auto& asked = arguments.allocators;
-  if (std::find(asked.begin(), asked.end(), "gapless") != asked.end()) check_conf(arguments.conf);
+  check(arguments.gpus, arguments.allocators);
   check_writable(arguments.json_file, "--json");
   check_writable(arguments.record, "--record");
-}
-
-// Why there is nothing to show.
-std::string no_gpu_used(const std::string& program, const Ended& ended, const std::string& torch) {
-  std::string text =
-      ended.status() == 0
-          ? "the program used no GPU"
-          : fmt::format("{} ended with status {} before it used a GPU", program, ended.status());
-  if (!torch.empty()) {
-    text += fmt::format("; its torch was built without CUDA ({}): install the CUDA build", torch);
-  } else if (ended.status() == 0) {
-    text +=
-        " that can be simulated (those of programs with the CUDA runtime linked into them cannot)";
-  }
-  return text;
 }
 
 // With one allocator.
@@ -121,24 +54,15 @@ struct Outcome {
 Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
   const TemporaryFolder reports;
   Outcome outcome;
-  outcome.ended =
-      run_program(arguments.command, variables_of(arguments, allocator, reports.path()));
+  Variables variables = variables_of(arguments.gpus, allocator, reports.path());
+  if (!arguments.record.empty()) {
+    variables.emplace_back("SIMGPU_RECORD", fs::absolute(arguments.record).string());
+  }
+  outcome.ended = run_program(arguments.command, variables);
   outcome.rows =
       rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;
-}
-
-// What was used where gapless was asked for: another allocator of PyTorch's, or no process's was
-// gapless. Empty where all is well.
-std::string used_in_place(const json& rows) {
-  bool gapless = rows.empty();
-  for (const json& row : rows) {
-    std::string used = row["allocator"];
-    if (used != "gapless" && used != "cudaMalloc") return used;
-    gapless = gapless || used == "gapless";
-  }
-  return gapless ? "" : "cudaMalloc";
 }
 
 void write_json(const DryrunArguments& arguments, const json& rows) {
@@ -153,7 +77,7 @@ void write_json(const DryrunArguments& arguments, const json& rows) {
 int run(const DryrunArguments& arguments) {
   check(arguments);
   say(stderr, "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n",
-      arguments.gpus);
+      arguments.gpus.gpus);
   json rows = json::array();
   std::optional<Outcome> first;
   std::string instead;
@@ -169,8 +93,7 @@ int run(const DryrunArguments& arguments) {
   const std::string& program = arguments.command.front();
   const int status = first->ended.status();
   if (rows.empty()) {
-    say(stderr, "gapless dryrun: {}\n",
-        no_gpu_used(program, first->ended, first->torch_without_cuda));
+    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, first->torch_without_cuda));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
@@ -217,15 +140,7 @@ void add_dryrun(CLI::App& app, int& status) {
       "Exit status: the program's own (with the first allocator); 3 where one of its processes "
       "ended "
       "for lack of memory; 2 for bad input.");
-  std::string names;
-  for (const std::string& name : simgpu::gpu_profile_names()) {
-    names += (names.empty() ? "" : ", ") + name;
-  }
-  command
-      ->add_option(
-          "-g,--gpu", arguments->gpus,
-          "The GPUs, separated by commas: a size, a name, or NAME:SIZE. Known are " + names)
-      ->capture_default_str();
+  command->add_option("-g,--gpu", arguments->gpus.gpus, gpus_help())->capture_default_str();
   command
       ->add_option(
           "-a,--allocator", arguments->allocators,
@@ -233,8 +148,8 @@ void add_dryrun(CLI::App& app, int& status) {
           "cudaMallocAsync); or several, separated by commas: the program is run with each")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}));
-  command->add_option("-c,--conf", arguments->conf, "gapless's options, as GAPLESS_CONF");
+      ->check(CLI::IsMember(simulated_allocators()));
+  command->add_option("-c,--conf", arguments->gpus.conf, "gapless's options, as GAPLESS_CONF");
   command->add_option(
       "--record", arguments->record,
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "
@@ -246,9 +161,9 @@ void add_dryrun(CLI::App& app, int& status) {
               "Write one object per process and GPU to this file; without one, to standard "
               "output after all that the program printed")
           ->expected(0, 1);
-  command->add_option("--context", arguments->context,
+  command->add_option("--context", arguments->gpus.context,
                       "What a CUDA context takes, in place of the GPU's usual figure");
-  command->add_flag("--strict", arguments->strict,
+  command->add_flag("--strict", arguments->gpus.strict,
                     "Stop at the first CUDA function that is not simulated, naming it");
   command->add_option("command", arguments->command, "The program and its arguments, after --")
       ->required();

@@ -75,7 +75,9 @@ int main(int argc, char** argv) {
       "  gapless fit snapshot.pickle --allocator gapless     the smallest card it runs on\n"
       "  gapless inspect snapshot.pickle                     where did the memory go?\n"
       "  gapless convert snapshot.pickle -o run.gtrace       a file 20 times smaller\n"
-      "  gapless dryrun --gpu 16GiB -- python train.py       does it fit? no GPU needed\n"
+      "  gapless fits --gpu 16GiB -- python train.py         does it fit, and what takes the "
+      "memory?\n"
+      "  gapless dryrun --gpu 16GiB -- python train.py       run it on GPUs that are not there\n"
       "  gapless search --vary b=1:64 -- python train.py {b}  the largest setting that fits\n"
       "\n"
       "A snapshot is what torch.cuda.memory._dump_snapshot() writes.\n"
@@ -91,6 +93,7 @@ int main(int argc, char** argv) {
   add_run(app, status);
   add_replay(app, status);
   add_fit(app, status);
+  add_fits(app, status);
   add_inspect(app, status);
   add_convert(app, status);
   add_dryrun(app, status);

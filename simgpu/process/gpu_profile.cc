@@ -10,6 +10,8 @@
 namespace gapless::simgpu {
 namespace {
 
+constexpr std::size_t kMostGpus = 128;  // PyTorch numbers a process's devices in 7 bits
+
 struct BuiltIn {
   const char* key;  // lower case, letters and digits only
   const char* shown;
@@ -113,6 +115,23 @@ GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context
   return profile;
 }
 
+// "3x19.58GiB": how many of them, taken off the text; 1 where it names none.
+std::size_t count_of(std::string_view& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  std::size_t next = digits;
+  while (next < text.size() && text[next] == ' ') ++next;
+  if (digits == 0 || next == text.size() || (text[next] != 'x' && text[next] != 'X')) return 1;
+  const std::string number(text.substr(0, digits));
+  const std::size_t count = digits > 4 ? kMostGpus + 1 : std::stoul(number);
+  if (count == 0 || count > kMostGpus) {
+    throw std::invalid_argument("\"" + std::string(text) + "\": 1 to " + std::to_string(kMostGpus) +
+                                " GPUs can be simulated");
+  }
+  text.remove_prefix(next + 1);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  return count;
+}
+
 }  // namespace
 
 std::vector<std::string> gpu_profile_names() {
@@ -128,7 +147,11 @@ std::vector<GpuProfile> parse_gpus(std::string_view text, std::optional<std::uin
     std::string_view one = text.substr(0, comma);
     while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
     while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    gpus.push_back(parse_one(one, context));
+    const std::size_t count = count_of(one);
+    gpus.insert(gpus.end(), count, parse_one(one, context));
+    if (gpus.size() > kMostGpus) {
+      throw std::invalid_argument("more than " + std::to_string(kMostGpus) + " GPUs");
+    }
     if (comma == std::string_view::npos) return gpus;
     text.remove_prefix(comma + 1);
   }

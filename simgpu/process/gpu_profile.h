@@ -1,6 +1,7 @@
-// GpuProfile: which GPU to be. "A100", "RTX 4090", "16GiB", "A100:40GiB".
+// GpuProfile: which GPU to be. "A100", "RTX 4090", "16GiB", "A100:40GiB", "3xT4".
 //
 //   parse_gpus("A100,16GiB")  ->  an A100 with 80 GB, and a card of 16 GiB that is otherwise one
+//   parse_gpus("3x16GiB")     ->  three of those
 //
 // Capacities are those PyTorch's messages give for such cards ("GPU 0 has a total capacity of
 // 79.15 GiB"): what the driver keeps for itself is taken off already.
@@ -32,10 +33,11 @@ struct GpuProfile {
 /// The built-in profiles, by the names they are asked for: {"A100", ...}.
 std::vector<std::string> gpu_profile_names();
 
-/// PROFILE, SIZE or PROFILE:SIZE, separated by commas. Names are compared without case, spaces,
+/// PROFILE, SIZE or PROFILE:SIZE, each with COUNTx in front of it or not, separated by commas.
+/// Names are compared without case, spaces,
 /// '-' and '_'. A context takes `context` bytes of each, where that is given. Throws
-/// std::invalid_argument, naming what it does not know and what there is, or a GPU that has no room
-/// for a context.
+/// std::invalid_argument, naming what it does not know and what there is, a GPU that has no room
+/// for a context, or more than 128.
 std::vector<GpuProfile> parse_gpus(std::string_view text,
                                    std::optional<std::uint64_t> context = std::nullopt);
 

@@ -51,7 +51,7 @@ void after_fork_in_child() { new (&Process::mutex) std::recursive_mutex; }
 Process::Process(Config config)
     : memory(config,
              [this](DeviceIndex device, std::uint64_t bytes) {
-               recorder.used(device, gpu(device).total_bytes, bytes);
+               recorder.used(device, installed_index(device), gpu(device).total_bytes, bytes);
              }),
       streams(static_cast<int>(config.gpus.size())),
       recorder(Recorder::get()),
@@ -88,6 +88,21 @@ const HostMemory* Process::pinned(const void* pointer) const {
   if (host == host_memory.begin()) return nullptr;
   --host;
   return at < host->first + host->second.bytes ? &host->second : nullptr;
+}
+
+void Process::keep_host(const void* pointer, const HostMemory& host) {
+  host_memory[reinterpret_cast<std::uintptr_t>(pointer)] = host;
+  if (!host.pinned) return;
+  pinned_bytes_ += host.bytes;
+  recorder.pinned(pinned_bytes_);
+}
+
+bool Process::drop_host(const void* pointer) {
+  const auto found = host_memory.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == host_memory.end()) return false;
+  if (found->second.pinned) pinned_bytes_ -= found->second.bytes;
+  host_memory.erase(found);
+  return true;
 }
 
 DriverStatus note_request(Process& process, int device, std::uint64_t bytes, DriverStatus status,

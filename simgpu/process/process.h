@@ -44,7 +44,8 @@ struct Registered {
 
 struct HostMemory {
   std::uint64_t bytes = 0;
-  bool ours = true;  // false: the program's own, registered
+  bool ours = true;    // false: the program's own, registered
+  bool pinned = true;  // false: managed memory, which moves
 };
 
 class SIMGPU_API Process {
@@ -74,6 +75,10 @@ class SIMGPU_API Process {
   static int& current();
   /// The pinned host memory an address lies in, or nullptr.
   [[nodiscard]] const HostMemory* pinned(const void* pointer) const;
+  /// Host memory that the GPUs reach comes and goes, with the lock. False where there is none
+  /// there.
+  void keep_host(const void* pointer, const HostMemory& host);
+  bool drop_host(const void* pointer);
 
   DeviceMemory memory;
   Streams streams;
@@ -90,6 +95,7 @@ class SIMGPU_API Process {
 
  private:
   Config config_;
+  std::uint64_t pinned_bytes_ = 0;
 };
 
 /// Inside the process, with the lock.

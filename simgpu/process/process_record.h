@@ -33,7 +33,8 @@ struct ProcessRecord {
   };
 
   struct Device {
-    std::uint64_t total_bytes = 0;  // 0: not used
+    std::uint64_t total_bytes = 0;      // 0: not used
+    std::int32_t installed_index = -1;  // among all there are, whatever the process sees of them
     std::uint64_t peak_used_bytes = 0;
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
     std::uint64_t peak_reserved_bytes = 0;
@@ -51,6 +52,15 @@ struct ProcessRecord {
   std::uint64_t survived = 0;
   OutOfMemory first;
   OutOfMemory last;
+  /// Optimizer steps, of programs with Python.
+  std::uint64_t steps = 0;
+  /// Host memory that the GPUs reach: allocated as such or registered.
+  std::uint64_t peak_pinned_bytes = 0;
+  /// Host memory that the process had resident, and how much of it was shared at most, which is
+  /// where the simulated GPUs keep what they know. As far as it could say: a killed one, up to its
+  /// last step.
+  std::uint64_t peak_resident_bytes = 0;
+  std::uint64_t peak_shared_bytes = 0;
   /// How often a selection (selections.h) found nothing.
   std::uint64_t empty_selections = 0;
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include "simgpu/process/memory_trace.h"
 #include "simgpu/process/python.h"
 #include "simgpu/process/recorder.h"
 
@@ -100,4 +101,13 @@ extern "C" const char* simgpu_report_stem() {
   static std::string stem;  // by Python's lock
   stem = gapless::simgpu::Recorder::get().stem();
   return stem.c_str();
+}
+
+extern "C" void simgpu_report_step() {
+  gapless::simgpu::Recorder::get().step();
+  if (gapless::simgpu::MemoryTrace::wanted()) {
+    gapless::simgpu::MemoryEvent event;
+    event.kind = gapless::simgpu::MemoryEvent::Kind::step;
+    gapless::simgpu::MemoryTrace::get().add(event);
+  }
 }

@@ -32,4 +32,6 @@ SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*sel
                              void (*ended)());
 /// What reports of this process are to be named, without their endings; empty where it used no GPU.
 SIMGPU_API const char* simgpu_report_stem();
+/// An optimizer has made a step.
+SIMGPU_API void simgpu_report_step();
 }

@@ -76,11 +76,13 @@ void Recorder::keep() {
   at_.store(static_cast<ProcessRecord*>(mapped), std::memory_order_relaxed);
 }
 
-void Recorder::used(int device, std::uint64_t total_bytes, std::uint64_t used_bytes) {
+void Recorder::used(int device, int installed, std::uint64_t total_bytes,
+                    std::uint64_t used_bytes) {
   if (!in_range(device)) return;
   const std::scoped_lock lock(mutex_);
   keep();
   ProcessRecord::Device& of = at()->devices[device];
+  of.installed_index = installed;
   of.total_bytes = total_bytes;
   of.peak_used_bytes = std::max(of.peak_used_bytes, used_bytes);
 }
@@ -114,8 +116,37 @@ void Recorder::served() {
 void Recorder::ran_out(const ProcessRecord::OutOfMemory& request) {
   const std::scoped_lock lock(mutex_);
   keep();
+  note_host_memory();
   if (at()->out_of_memory++ == 0) at()->first = request;
   at()->last = request;
+}
+
+void Recorder::pinned(std::uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  at()->peak_pinned_bytes = std::max(at()->peak_pinned_bytes, bytes);
+}
+
+void Recorder::step() {
+  const std::scoped_lock lock(mutex_);
+  ++at()->steps;
+  note_host_memory();
+}
+
+void Recorder::note_host_memory() {
+  char text[4096];
+  const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return;
+  text[length] = '\0';
+  const auto bytes_of = [&text](const char* name) -> std::uint64_t {
+    const char* const line = std::strstr(text, name);
+    return line == nullptr ? 0 : std::strtoull(line + std::strlen(name), nullptr, 10) * 1024;
+  };
+  ProcessRecord& record = *at();
+  record.peak_resident_bytes = std::max(record.peak_resident_bytes, bytes_of("VmHWM:"));
+  record.peak_shared_bytes = std::max(record.peak_shared_bytes, bytes_of("RssShmem:"));
 }
 
 void Recorder::guessed(const std::string& library) {
@@ -131,6 +162,7 @@ void Recorder::guessed(const std::string& library) {
 
 void Recorder::end(ProcessRecord::End how, int status) {
   if (!kept()) return;
+  note_host_memory();
   at()->end_status = status;
   at()->end = how;
 }

@@ -35,8 +35,13 @@ class SIMGPU_API Recorder {
   bool selected_nothing() { return at()->empty_selections++ == 0; }
 
   // For any thread, with or without the lock of the process.
-  /// The process has so much of the device in use; the first time, its record is kept from then on.
-  void used(int device, std::uint64_t total_bytes, std::uint64_t used_bytes);
+  /// The process has so much of the device in use, which is the `installed`-th of all; the first
+  /// time, its record is kept from then on.
+  void used(int device, int installed, std::uint64_t total_bytes, std::uint64_t used_bytes);
+  /// The process has so much host memory pinned.
+  void pinned(std::uint64_t bytes);
+  /// An optimizer has made a step.
+  void step();
   /// PyTorch has given out memory, and has so much in all.
   void allocated(int device, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes);
   /// Somebody was given memory, by whatever call.
@@ -66,6 +71,8 @@ class SIMGPU_API Recorder {
  private:
   [[nodiscard]] ProcessRecord* at() const { return at_.load(std::memory_order_relaxed); }
   void keep();
+  /// What host memory the process takes. Takes no lock and allocates nothing.
+  void note_host_memory();
 
   std::string folder_;
   std::string stem_;

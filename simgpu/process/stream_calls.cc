@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "simgpu/abi/runtime_abi.h"
+#include "simgpu/process/memory_trace.h"
 
 namespace gapless::simgpu::stream_calls {
 namespace {
@@ -185,6 +186,14 @@ int copy(void* target, const void* source, std::size_t bytes, void* handle, bool
   const auto from = reinterpret_cast<DeviceAddress>(source);
   unknown = bytes != 0 && !process.memory.find(to) && process.memory.find(from) &&
             !process.memory.knows(from, bytes);
+  if (MemoryTrace::wanted() && bytes != 0 && process.memory.find(to) &&
+      !process.memory.find(from)) {
+    MemoryEvent event;
+    event.kind = MemoryEvent::Kind::holds;
+    event.holder = Holder::inputs;
+    event.address = to;
+    MemoryTrace::get().add(event);
+  }
   const auto run = [&process, target, source, bytes] {
     return copy_any(process, target, source, bytes);
   };

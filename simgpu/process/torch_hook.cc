@@ -6,15 +6,24 @@
 // - What a tensor held ends with the tensor. Its memory is kept and handed out again; the next
 //   tensor there would begin with what the host once copied to the one before.
 // - Peaks and failed requests are recorded, whatever language the program is written in.
+// - Where a trace is kept (memory_trace.h), so is every allocation and free. Whose it is, is asked
+//   before: while torch keeps its own history, it gathers the stack of each request in a function
+//   that a third one here stands in front of, at a time when no lock of the allocator's is held.
+#include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include <dlfcn.h>
 
+#include "simgpu/process/memory_trace.h"
 #include "simgpu/process/process.h"
+#include "simgpu/process/python.h"
 
 namespace {
 
 using gapless::simgpu::DeviceMemory;
+using gapless::simgpu::MemoryEvent;
+using gapless::simgpu::MemoryTrace;
 
 // c10::Device: a kind of device and its number.
 struct C10Device {
@@ -26,11 +35,48 @@ constexpr std::int8_t kCuda = 1;
 using Report = void (*)(void*, std::int64_t, std::size_t, std::size_t, C10Device);
 using ReportOutOfMemory = void (*)(std::int64_t, std::size_t, std::size_t, C10Device);
 
-// libc10's own. Python loads libc10 apart from what is global, so RTLD_NEXT would not find it.
+// torch's own. Python loads its libraries apart from what is global, so RTLD_NEXT would not find
+// it.
 template <class Function>
-Function of_libc10(const char* name) {
-  void* const library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+Function of_torch(const char* library_name, const char* name) {
+  void* const library = dlopen(library_name, RTLD_LAZY | RTLD_NOLOAD);
   return reinterpret_cast<Function>(library == nullptr ? nullptr : dlsym(library, name));
+}
+
+// What a std::shared_ptr is to a caller: two words, returned in memory.
+struct SharedPointer {
+  void* object = nullptr;
+  void* count = nullptr;
+  SharedPointer() = default;
+  SharedPointer(const SharedPointer& other) : object(other.object), count(other.count) {}
+  SharedPointer& operator=(const SharedPointer&) = delete;
+  ~SharedPointer() {}  // NOLINT(modernize-use-equals-default): so that it is returned in memory
+};
+
+using Gather = SharedPointer (*)(bool, bool, bool);
+
+std::atomic<unsigned (*)()> site_callback{nullptr};
+
+MemoryEvent event_of(MemoryEvent::Kind kind, int device, std::uint64_t bytes,
+                     std::uint64_t reserved) {
+  MemoryEvent event;
+  event.kind = kind;
+  event.device = static_cast<std::uint8_t>(device);
+  event.bytes = bytes;
+  event.reserved_bytes = reserved;
+  return event;
+}
+
+void trace_usage(void* pointer, std::int64_t bytes, std::size_t reserved, int device) {
+  MemoryEvent event =
+      event_of(bytes > 0 ? MemoryEvent::Kind::alloc : MemoryEvent::Kind::free, device,
+               static_cast<std::uint64_t>(bytes > 0 ? bytes : -bytes), reserved);
+  event.address = reinterpret_cast<std::uint64_t>(pointer);
+  if (bytes > 0) {
+    event.holder = MemoryTrace::scope();
+    event.site = std::exchange(MemoryTrace::site(), 0);
+  }
+  MemoryTrace::get().add(event);
 }
 
 }  // namespace
@@ -47,8 +93,11 @@ extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
   if (bytes > 0 && device.type == kCuda) {
     gapless::simgpu::Recorder::get().allocated(device.index, allocated, reserved);
   }
+  if (bytes != 0 && device.type == kCuda && MemoryTrace::wanted()) {
+    trace_usage(pointer, bytes, reserved, device.index);
+  }
   static const auto next =
-      of_libc10<Report>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+      of_torch<Report>("libc10.so", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
   if (next != nullptr) next(pointer, bytes, allocated, reserved, device);
 }
 
@@ -58,8 +107,29 @@ extern "C" SIMGPU_API void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(
   if (device.type == kCuda) {
     gapless::simgpu::Recorder::get().ran_out(
         {device.index, static_cast<std::uint64_t>(bytes), allocated, reserved});
+    if (MemoryTrace::wanted()) {
+      MemoryEvent event = event_of(MemoryEvent::Kind::out_of_memory, device.index,
+                                   static_cast<std::uint64_t>(bytes), reserved);
+      event.site = std::exchange(MemoryTrace::site(), 0);
+      MemoryTrace::get().add(event);
+    }
   }
-  static const auto next =
-      of_libc10<ReportOutOfMemory>("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+  static const auto next = of_torch<ReportOutOfMemory>(
+      "libc10.so", "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
   if (next != nullptr) next(bytes, allocated, reserved, device);
 }
+
+// torch::CapturedTraceback::gather(python, script, cpp), which returns a std::shared_ptr.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" SIMGPU_API SharedPointer _ZN5torch17CapturedTraceback6gatherEbbb(bool python,
+                                                                            bool script, bool cpp) {
+  if (auto* const callback = site_callback.load();
+      callback != nullptr && python && !gapless::simgpu::Python::is_finalizing()) {
+    MemoryTrace::site() = callback();
+  }
+  static const auto next =
+      of_torch<Gather>("libtorch_cpu.so", "_ZN5torch17CapturedTraceback6gatherEbbb");
+  return next == nullptr ? SharedPointer() : next(python, script, cpp);
+}
+
+extern "C" void simgpu_watch_sites(unsigned (*site)()) { site_callback = site; }

@@ -22,6 +22,7 @@ import traceback
 import torch
 
 RECORD = os.environ.get("SIMGPU_RECORD")
+LAST_STEP = int(os.environ.get("SIMGPU_STEPS") or 0)
 
 library = ctypes.CDLL(None)  # libsimgpu.so is preloaded
 library.simgpu_report_stem.restype = ctypes.c_char_p
@@ -30,14 +31,19 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_empty_selection": None}
+            "first_empty_selection": None, "stopped_after_steps": None}
 
 
 state = _nothing_yet()
 writing = threading.Lock()
 
+# What other files beside this one add: called once torch has made its allocator; when a request has failed; at the
+# end; when Python is left; and in a forked child.
+at_begin, at_out_of_memory, at_end, at_exit, in_child = [], [], [], [], []
+
 # --- whose line it is ---------------------------------------------------------------------------------------
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 _PACKAGES = re.compile(".*" + re.escape(os.sep) + "(site|dist)-packages" + re.escape(os.sep))
@@ -49,7 +55,7 @@ def _owner(frame) -> str:
     if name.startswith("<"):  # <string>, <stdin>, <eval_with_key>.1: the user's is what was given as the program
         return "user" if frame.f_globals.get("__name__") == "__main__" else "generated"
     path = os.path.abspath(name)
-    if path == __file__:
+    if os.path.dirname(path) == _HERE:
         return "python"
     if path.startswith(_TORCH):
         return "torch"
@@ -114,6 +120,8 @@ def _out_of_memory(device, asked, _total, _free):
                "reserved_bytes": torch.cuda.memory_reserved(device), "step": state["steps"], **_current_lines()}
     state["first_out_of_memory"] = state["first_out_of_memory"] or request
     state["last_out_of_memory"] = request
+    for more in at_out_of_memory:
+        more()
     _write()
 
 
@@ -132,6 +140,20 @@ def _selection():
 
 def _step(*_):
     state["steps"] += 1
+    library.simgpu_report_step()
+    if LAST_STEP and state["steps"] >= LAST_STEP:
+        _stop()
+
+
+def _stop():
+    """As the program was asked to (SIMGPU_STEPS). One that catches this goes on for a while."""
+    if state["stopped_after_steps"] is None:
+        state["stopped_after_steps"] = state["steps"]
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            atexit.register(torch.distributed.destroy_process_group)
+    elif state["steps"] > LAST_STEP + 2:
+        os._exit(0)
+    raise SystemExit(0)
 
 
 @_quietly
@@ -157,6 +179,8 @@ def _begin():
     elif torch.cuda.get_allocator_backend() == "gapless" and not torch._C._cuda_isHistoryEnabled():
         # So that its messages say where in the program memory comes from.
         torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=20_000)
+    for more in at_begin:
+        more()
 
 
 # --- the report ---------------------------------------------------------------------------------------------
@@ -228,6 +252,8 @@ def _dump_history():
 @_quietly
 def _end():
     if library.simgpu_report_stem() and torch.cuda.is_initialized():
+        for more in at_end:
+            more()
         _write(exception=_exception(), record=_dump_history() if RECORD else None)
 
 
@@ -235,10 +261,24 @@ def _in_child():
     global writing
     writing = threading.Lock()
     state.update(_nothing_yet())
+    for more in in_child:
+        more()
+
+
+@_quietly
+def _add(name):
+    """Runs another file of this folder, which has these names as its own."""
+    path = os.path.join(_HERE, name)
+    with open(path, encoding="utf-8") as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, {**globals(), "__name__": name.removesuffix(".py"), "__file__": path})
 
 
 @_quietly
 def _watch():
+    if os.environ.get("SIMGPU_MEMORY_TRACE"):
+        _add("watch_memory.py")
+        _add("watch_data.py")
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
@@ -246,11 +286,13 @@ def _watch():
                  ctypes.CFUNCTYPE(None)(_end))
     library.simgpu_watch(*callbacks)
 
-    def at_exit(callbacks=callbacks):  # they live as long
+    def last(callbacks=callbacks):  # they live as long
         _end()
         library.simgpu_watch(None, None, None)
+        for more in at_exit:
+            more()
 
-    atexit.register(at_exit)
+    atexit.register(last)
     os.register_at_fork(after_in_child=_in_child)
     if torch.cuda.is_initialized():
         _begin()

@@ -32,6 +32,27 @@ TEST(GpuProfile, NamesAndSizes) {
   for (const std::string& name : gpu_profile_names()) EXPECT_EQ(parse_gpus(name).size(), 1U);
 }
 
+TEST(GpuProfile, SeveralOfOneKind) {
+  const auto gpus = parse_gpus("3x19.58GiB, 2 X T4:8GiB,A100");
+  ASSERT_EQ(gpus.size(), 6U);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(gpus[i].total_bytes, 10024 * 2 * MiB);
+  EXPECT_EQ(gpus[3].name, "Tesla T4");
+  EXPECT_EQ(gpus[4].total_bytes, 8 * GiB);
+  EXPECT_EQ(gpus[5].name, "NVIDIA A100-SXM4-80GB");
+  EXPECT_EQ(parse_gpus("128xT4").size(), 128U);
+  for (const char* wrong : {"0xT4", "129xT4", "99999999999999999999xT4", "100xT4,29xT4"}) {
+    EXPECT_THROW(parse_gpus(wrong), std::invalid_argument) << wrong;
+  }
+  for (const char* wrong : {"3x", "x16GiB", "3xA1000", "3x3xT4"}) {
+    try {
+      parse_gpus(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("is no GPU"));
+    }
+  }
+}
+
 TEST(GpuProfile, SaysWhatItDoesNotKnow) {
   for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "A100:", "A100:x", "X9:16GiB"}) {
     try {

@@ -115,7 +115,7 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
   recorder.end(ProcessRecord::End::exited, 0);
   EXPECT_FALSE(recorder.kept());
   EXPECT_EQ(recorder.stem(), "");
-  recorder.used(1, 1 << 30, 5000);
+  recorder.used(1, 1, 1 << 30, 5000);
   const auto record = read_record(recorder.stem() + ".gpu");
   ASSERT_TRUE(record);
   EXPECT_EQ(record->calls[static_cast<std::size_t>(DriverCall::mem_alloc)], 1U);
@@ -127,8 +127,8 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
 TEST(Recorder, WhatIsKnownIsInTheFileAtOnce) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());
-  recorder.used(0, 1 << 30, 5000);
-  recorder.used(0, 1 << 30, 4000);
+  recorder.used(0, 0, 1 << 30, 5000);
+  recorder.used(0, 0, 1 << 30, 4000);
   recorder.allocated(0, 300, 400);
   recorder.allocated(0, 200, 500);
   recorder.ran_out({0, 900, 200, 500});
@@ -165,8 +165,8 @@ TEST(Recorder, TheNextProgramInAProcessHasARecordOfItsOwn) {
   const ScratchFolder folder;
   Recorder first(folder.path());
   Recorder second(folder.path());
-  first.used(0, 1 << 30, 5000);
-  second.used(0, 1 << 30, 6000);
+  first.used(0, 0, 1 << 30, 5000);
+  second.used(0, 0, 1 << 30, 6000);
   EXPECT_THAT(first.stem(), ::testing::EndsWith(std::to_string(getpid()) + ".0"));
   EXPECT_THAT(second.stem(), ::testing::EndsWith(std::to_string(getpid()) + ".1"));
 }
@@ -174,7 +174,7 @@ TEST(Recorder, TheNextProgramInAProcessHasARecordOfItsOwn) {
 TEST(Recorder, AChildHasNothingOfItsParents) {
   const ScratchFolder folder;
   Recorder used(folder.path());
-  used.used(0, 1 << 30, 5000);
+  used.used(0, 0, 1 << 30, 5000);
   Recorder fresh(folder.path());
   const auto in_child = [](auto&& check) {
     const pid_t child = fork();
@@ -187,7 +187,7 @@ TEST(Recorder, AChildHasNothingOfItsParents) {
   EXPECT_EQ(in_child([&] {
               used.end(ProcessRecord::End::exited, 9);
               used.forget();
-              used.used(0, 1 << 30, 9000);
+              used.used(0, 0, 1 << 30, 9000);
               return !used.kept();
             }),
             0);
@@ -196,7 +196,7 @@ TEST(Recorder, AChildHasNothingOfItsParents) {
   EXPECT_EQ(record.devices[0].peak_used_bytes, 5000U);
   EXPECT_EQ(in_child([&] {
               fresh.forget();
-              fresh.used(0, 1 << 30, 9000);
+              fresh.used(0, 0, 1 << 30, 9000);
               return fresh.kept() && fresh.stem().ends_with(std::to_string(getpid()) + ".0") &&
                      read_record(fresh.stem() + ".gpu")->devices[0].peak_used_bytes == 9000;
             }),

@@ -1,5 +1,6 @@
 // libcublas.so.13: handles. What computes is generated, and does nothing.
 #include "simgpu/process/library_handle.h"
+#include "simgpu/process/memory_trace.h"
 #include "simgpu/process/process.h"
 
 #define CUBLAS extern "C" __attribute__((visibility("default")))
@@ -40,7 +41,11 @@ CUBLAS int cublasGetStream_v2(void* handle, void** stream) {
   *stream = at(handle).stream;
   return kSuccess;
 }
-CUBLAS int cublasSetWorkspace_v2(void*, void*, std::size_t) { return kSuccess; }
+CUBLAS int cublasSetWorkspace_v2(void*, void* workspace, std::size_t) {
+  using gapless::simgpu::MemoryTrace;
+  if (MemoryTrace::wanted()) MemoryTrace::get().workspace(workspace);
+  return kSuccess;
+}
 CUBLAS int cublasSetMathMode(void* handle, int mode) {
   at(handle).math_mode = mode;
   return kSuccess;

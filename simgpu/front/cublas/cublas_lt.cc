@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "simgpu/process/library_handle.h"
+#include "simgpu/process/memory_trace.h"
 
 #define CUBLASLT extern "C" __attribute__((visibility("default")))
 
@@ -117,8 +118,10 @@ CUBLASLT int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm*, int, void* v
   return kSuccess;
 }
 CUBLASLT int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*,
-                            const void*, const void*, void*, void*, void*, const Algorithm*, void*,
-                            std::size_t, void* stream) {
+                            const void*, const void*, void*, void*, void*, const Algorithm*,
+                            void* workspace, std::size_t, void* stream) {
+  using gapless::simgpu::MemoryTrace;
+  if (MemoryTrace::wanted()) MemoryTrace::get().workspace(workspace);
   gapless::simgpu::submit_library_work(stream);
   return kSuccess;
 }

@@ -38,13 +38,13 @@ int release(Process& process, void* pointer) {
 }
 
 // Memory that the host and the device see: the host's own.
-int allocate_host(void** pointer, std::size_t bytes) {
+int allocate_host(void** pointer, std::size_t bytes, bool pinned) {
   const Entry entry;
   *pointer = nullptr;
   if (bytes == 0) return abi::success;
   *pointer = std::aligned_alloc(4096, align_up(bytes, 4096));
   if (*pointer == nullptr) return answer(abi::memory_allocation);
-  entry.process.host_memory[reinterpret_cast<std::uintptr_t>(*pointer)] = {bytes, true};
+  entry.process.keep_host(*pointer, {bytes, /*ours=*/true, pinned});
   return abi::success;
 }
 
@@ -79,37 +79,36 @@ CUDART int cudaFree(void* pointer) {
   return release(entry.process, pointer);
 }
 CUDART int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
-  return allocate_host(pointer, bytes);
+  return allocate_host(pointer, bytes, /*pinned=*/false);
 }
 CUDART int cudaMallocHost(void** pointer, std::size_t bytes) {
-  return allocate_host(pointer, bytes);
+  return allocate_host(pointer, bytes, /*pinned=*/true);
 }
 CUDART int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return allocate_host(pointer, bytes);
+  return allocate_host(pointer, bytes, /*pinned=*/true);
 }
 CUDART int cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return abi::success;
   const Entry entry;
-  auto& known = entry.process.host_memory;
+  const auto& known = entry.process.host_memory;
   const auto found = known.find(reinterpret_cast<std::uintptr_t>(pointer));
   // What the program registered is not ours to free.
   if (found == known.end() || !found->second.ours) return answer(abi::invalid_value);
-  known.erase(found);
+  (void)entry.process.drop_host(pointer);
   std::free(pointer);
   return abi::success;
 }
 CUDART int cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
   const Entry entry;
-  const bool fresh =
-      entry.process.host_memory
-          .emplace(reinterpret_cast<std::uintptr_t>(pointer), HostMemory{bytes, false})
-          .second;
-  return answer(fresh ? abi::success : abi::host_memory_already_registered);
+  if (entry.process.host_memory.contains(reinterpret_cast<std::uintptr_t>(pointer))) {
+    return answer(abi::host_memory_already_registered);
+  }
+  entry.process.keep_host(pointer, {bytes, /*ours=*/false, /*pinned=*/true});
+  return abi::success;
 }
 CUDART int cudaHostUnregister(void* pointer) {
   const Entry entry;
-  const auto erased = entry.process.host_memory.erase(reinterpret_cast<std::uintptr_t>(pointer));
-  return answer(erased != 0 ? abi::success : abi::host_memory_not_registered);
+  return answer(entry.process.drop_host(pointer) ? abi::success : abi::host_memory_not_registered);
 }
 CUDART int cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;

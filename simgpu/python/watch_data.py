@@ -1,0 +1,253 @@
+"""What `gapless fits` adds to watch_torch.py, whose names it has: how much of the data was fed, and with
+SIMGPU_WORST_CASE the longest items that the data has.
+
+    DataLoader        asks its sampler which items are next     [7, 2] [9, 4] [1, 3] [0, 8] ...
+    with the longest  every third batch is made of those        [5, 6] [9, 4] [1, 3] [5, 6] ...
+
+So the longest come first, and after others (an allocator whose cache is in pieces by then may fail where it did not
+before). Where the loader's order is fixed, the longest of its own batches is fed. What cannot be done is told: nobody
+knows what comes out of an IterableDataset.
+"""
+import itertools
+import os
+import random
+import sys
+import time
+import weakref
+
+import torch
+from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, RandomSampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+WORST_CASE = bool(os.environ.get("SIMGPU_WORST_CASE"))
+EVERY = 3
+LOOK_SECONDS = 60 if WORST_CASE else 0.5
+MOST_BATCHES = 100_000  # of a sampler whose order is fixed
+
+# --- how long items are -------------------------------------------------------------------------------------
+
+
+def _length(value) -> int | None:
+    """Of a text its characters, of a sequence its elements, of what has several dimensions all of its numbers."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return None if not shape else shape[0] if len(shape) == 1 else int(torch.Size(shape).numel())
+    return len(value) if isinstance(value, (list, tuple)) else None
+
+
+def _lengths(item) -> dict[str, int]:
+    """Of each field of an item; of one without fields, of itself."""
+    if hasattr(item, "keys") and hasattr(item, "items"):
+        fields = dict(item.items())
+    elif isinstance(item, (list, tuple)) and not all(isinstance(value, (int, float)) for value in item):
+        fields = dict(enumerate(item))
+    else:
+        fields = {"": item}
+    found = {str(name): _length(value) for name, value in fields.items()}
+    return {name: length for name, length in found.items() if length is not None}
+
+
+class _SavedChance:
+    """What looking at items draws from the generators of random numbers is put back."""
+
+    def __enter__(self):
+        self.numpy = sys.modules.get("numpy")
+        self.states = random.getstate(), torch.get_rng_state(), self.numpy and self.numpy.random.get_state()
+
+    def __exit__(self, *_):
+        random.setstate(self.states[0])
+        torch.set_rng_state(self.states[1])
+        if self.numpy:
+            self.numpy.random.set_state(self.states[2])
+
+
+class _Lengths:
+    """Of a dataset's items, as far as there was time to look."""
+
+    def __init__(self, dataset):
+        self.of = {}  # index -> lengths by field
+        self.size = len(dataset)
+        self.why_not = None
+        until = time.monotonic() + LOOK_SECONDS
+        try:
+            with _SavedChance():
+                for index in range(self.size):
+                    self.of[index] = _lengths(dataset[index])
+                    if time.monotonic() > until:
+                        break
+        except Exception as error:
+            self.why_not = f"its items cannot be looked at ({type(error).__name__})"
+        if not self.why_not and not any(self.of.values()):
+            self.why_not = "its items have no lengths that could be told"
+        self.fields = sorted({field for lengths in self.of.values() for field in lengths})
+
+    def longest(self, field, indices=None) -> int:
+        return max((self.of[index].get(field, 0) for index in (self.of if indices is None else indices)
+                    if index in self.of), default=0)
+
+    def total(self, index) -> int:
+        return sum(self.of.get(index, {}).values())
+
+    def longest_batches(self, size) -> list[list[int]]:
+        """Of so many items: with the longest of each field, for what is padded to it; and the longest in all."""
+        by_total = sorted(self.of, key=self.total, reverse=True)
+        tops = list(dict.fromkeys(max(self.of, key=lambda index, field=field: self.of[index].get(field, 0))
+                                  for field in self.fields))
+        mixed = list(dict.fromkeys(tops + by_total))[:size]
+        batches = [mixed, by_total[:size]] if size >= len(tops) else [by_total[:size]] + [
+            list(dict.fromkeys([top] + by_total))[:size] for top in tops]
+        return [batch for i, batch in enumerate(batches) if sorted(batch) not in map(sorted, batches[:i])]
+
+    def weight(self, batch) -> int:
+        """What a batch of these takes when each field is padded to its longest."""
+        return len(batch) * sum(self.longest(field, batch) for field in self.fields)
+
+
+# --- which are fed ------------------------------------------------------------------------------------------
+
+def _any_order(sampler) -> bool:
+    """Whether any items may come together in a batch: the data is shuffled."""
+    for _ in range(8):
+        if isinstance(sampler, RandomSampler):
+            return True
+        if isinstance(sampler, DistributedSampler):
+            return sampler.shuffle
+        own = getattr(sampler, "batch_sampler", None)
+        if own is None and type(sampler) is BatchSampler:
+            own = sampler.sampler
+        if own is None:
+            return False
+        sampler = own
+    return False
+
+
+class _Loader:
+    """What is told of one DataLoader."""
+
+    def __init__(self, loader):
+        self.name = type(loader.dataset).__name__
+        self.stream = isinstance(loader.dataset, IterableDataset)
+        self.lengths = None
+        self.why_not = None
+        if self.stream:
+            self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it"
+        self.worst = None  # batches of the longest items, in turn
+        self.batches, self.drawn = 0, {}
+        try:
+            self.of_batches = len(loader)
+        except TypeError:
+            self.of_batches = None
+
+    def look(self, dataset):
+        if self.lengths is None and not self.why_not:
+            try:
+                self.lengths = _Lengths(dataset)
+                self.why_not = self.lengths.why_not
+            except TypeError:
+                self.why_not = "how many items it has is not told"
+
+    def find_worst(self, loader, sampler, example):
+        """Once, when the first batch is drawn: `example`."""
+        self.look(loader.dataset)
+        if self.why_not:
+            self.worst = []
+            return
+        batched = isinstance(example, (list, tuple))
+        if _any_order(sampler):
+            batches = self.lengths.longest_batches(len(example) if batched else 1)
+        elif iter(sampler) is sampler:
+            self.why_not, batches = "its sampler can be asked only once", []
+        else:
+            with _SavedChance():
+                known = [batch if batched else [batch] for batch in itertools.islice(iter(sampler), MOST_BATCHES)]
+            batches = [max(known, key=self.lengths.weight)] if known else []
+        self.worst = [batch if batched else batch[0] for batch in batches]
+
+    def draw(self, batch, loader, sampler):
+        if self.worst is None:
+            if WORST_CASE:
+                _quietly(self.find_worst)(loader, sampler, batch)
+            else:  # now, for at the end it may be gone
+                _quietly(self.look)(loader.dataset)
+            self.worst = self.worst or []
+        if self.worst and self.batches % EVERY == 0:
+            batch = self.worst[self.batches // EVERY % len(self.worst)]
+            batch = list(batch) if isinstance(batch, (list, tuple)) else batch
+        self.batches += 1
+        if not self.stream and len(self.drawn) < MOST_BATCHES:
+            self.drawn.update(dict.fromkeys(batch if isinstance(batch, (list, tuple)) else (batch,)))
+        return batch
+
+    def report(self) -> dict:
+        fields = {}
+        if self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn):
+            fields = {field: {"seen": self.lengths.longest(field, self.drawn), "longest": self.lengths.longest(field)}
+                      for field in self.lengths.fields}
+        told = {"name": self.name, "batches": self.batches, "of_batches": self.of_batches, "lengths": fields,
+                "looked_at": len(self.lengths.of) if self.lengths else 0,
+                "items": self.lengths.size if self.lengths else None,
+                "fed_longest": bool(self.worst), "why_not": self.why_not}
+        return {**told, "text": self.text(told)}
+
+    @staticmethod
+    def text(told) -> str:
+        of = f" of {told['of_batches']:,}" if told["of_batches"] is not None else ""
+        text = f"{told['name']}: {told['batches']:,}{of} batches were fed"
+        partly = told["items"] is not None and told["looked_at"] < told["items"]
+        within = f" of the {told['looked_at']:,} items looked at, of {told['items']:,}," if partly else ""
+        shorter = {field: one for field, one in told["lengths"].items() if one["seen"] < one["longest"]}
+
+        def sizes(fields, both):
+            return ", ".join(f"{field} {one['seen']:,} of {one['longest']:,}".strip() if both else
+                             f"{field} {one['longest']:,}".strip() for field, one in fields.items())
+        if told["fed_longest"]:
+            text += f"; every third was of the longest items{within} ({sizes(told['lengths'], False)})"
+        elif told["why_not"]:
+            text += f"; the longest were not looked for: {told['why_not']}"
+        elif shorter:
+            text += f"; the longest{within} were not among them: {sizes(shorter, True)} (--worst-case feeds them)"
+        elif told["lengths"]:
+            text += f", with the longest{within} among them ({sizes(told['lengths'], False)})"
+        return text
+
+
+class _WatchedSampler:
+    def __init__(self, sampler, loader, told):
+        self.sampler, self.loader, self.told = sampler, loader, told
+
+    def __iter__(self):
+        for batch in self.sampler:
+            yield self.told.draw(batch, self.loader, self.sampler)
+
+    def __len__(self):
+        return len(self.sampler)
+
+
+_loaders = weakref.WeakKeyDictionary()  # of each, the _Loader
+_told = []  # in order
+
+
+@_quietly
+def _watch_loader(iterator, loader):
+    told = _loaders.get(loader)
+    if told is None:
+        told = _loaders[loader] = _Loader(loader)
+        _told.append(told)
+    iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told)
+    iterator._sampler_iter = iter(iterator._index_sampler)
+
+
+def _init(self, loader, *arguments, otherwise=_BaseDataLoaderIter.__init__, **words):
+    otherwise(self, loader, *arguments, **words)
+    _watch_loader(self, loader)
+
+
+@_quietly
+def _report():
+    state["data"] = [told.report() for told in _told if told.batches]
+
+
+_BaseDataLoaderIter.__init__ = _init
+at_end.append(_report)

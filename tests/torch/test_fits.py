@@ -1,0 +1,452 @@
+"""gapless fits, as a user runs it: verdicts, what held the memory, and what of the data was fed."""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import GAPLESS
+
+MiB = 1 << 20
+
+
+class Said:
+    def __init__(self, done, rows):
+        self.status, self.out, self.err, self.rows = done.returncode, done.stdout, done.stderr, rows
+
+    @property
+    def text(self):
+        """Without its lines."""
+        return " ".join(self.out.split())
+
+    @property
+    def row(self):
+        (row,) = self.rows
+        return row
+
+
+@pytest.fixture
+def fits(tmp_path):
+    """fits(program, *words, arguments=(), status=0): what `gapless fits` says of it, with native unless words say
+    otherwise."""
+
+    def run(program, *words, arguments=(), status=0, timeout=120):
+        (tmp_path / "train.py").write_text(program)
+        words = ("--allocator", "native", *words) if "--allocator" not in words else words
+        done = subprocess.run(
+            [GAPLESS, "fits", "--context", "100MiB", "--json", "rows.json", *words, "--", sys.executable, "train.py",
+             *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return Said(done, json.loads((tmp_path / "rows.json").read_text()))
+
+    return run
+
+
+def holders(row, moment="memory"):
+    """What held the memory, where that was something; it adds up."""
+    memory = row[moment]
+    assert sum(memory["holders"].values()) == memory["allocated_bytes"]
+    assert memory["fragmentation_bytes"] == memory["reserved_bytes"] - memory["allocated_bytes"]
+    return {name: held for name, held in memory["holders"].items() if held}
+
+
+# What holds memory at the peak is known: the spike comes when gradients and states are there. Each block is smaller
+# than 1 MiB, where every allocator rounds to 512 bytes.
+KNOWN = """
+import json, torch
+def blocks(tensors): return sum(-(-t.untyped_storage().nbytes() // 512) * 512 for t in tensors if t.is_cuda)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(300, 300) for _ in range(4)], torch.nn.BatchNorm1d(300))
+    def forward(self, x):
+        self.seen = self.layers(x)
+        return self.seen.sum()
+net = Net().cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+pinned = torch.zeros(8 << 20, dtype=torch.uint8).pin_memory()
+for step in range(3):
+    x = torch.ones(64, 300).cuda()
+    loss = net(x)
+    loss.backward()
+    optimizer.step()
+    spike = torch.empty(24 << 20, dtype=torch.uint8, device="cuda")
+    del spike
+    if step < 2: optimizer.zero_grad()
+states = [s for state in optimizer.state.values() for s in state.values()]
+json.dump({"parameters": blocks(net.parameters()), "gradients": blocks(p.grad for p in net.parameters()),
+           "optimizer_states": blocks(states), "buffers": blocks(net.buffers()), "inputs": blocks([x]),
+           "activations": blocks([net.seen, loss]), "peak": torch.cuda.max_memory_allocated()}, open("own.json", "w"))
+"""
+
+
+def test_what_holds_the_memory_is_what_the_program_says(fits, tmp_path):
+    said = fits(KNOWN, "--gpu", "1GiB", "--allocator", "gapless,native,expandable")
+    own = json.loads((tmp_path / "own.json").read_text())
+    assert [row["allocator"] for row in said.rows] == ["gapless", "native", "expandable"]
+    for row in said.rows:
+        held = holders(row)
+        assert row["memory"]["allocated_bytes"] == row["peak_allocated_bytes"] == own["peak"]
+        for name in "parameters", "gradients", "optimizer_states", "buffers", "activations":
+            assert held[name] == own[name], name
+        assert own["inputs"] <= held["inputs"] <= own["inputs"] + 1024
+        assert held["other"] >= 24 * MiB
+        assert row["memory"]["at"] == "peak" and row["verdict"] == "yes" and row["steps"] == 3
+        assert row["headroom_bytes"] == (1 << 30) - row["peak_used_bytes"]
+        assert row["headroom_percent"] == pytest.approx(100 * row["headroom_bytes"] / (1 << 30))
+        assert 8 * MiB <= row["host"]["peak_pinned_bytes"] < 9 * MiB
+        assert row["host"]["peak_resident_bytes"] > 100 * MiB
+        spike = next(place for place in row["memory"]["places"] if place["holder"] == "other")
+        assert (spike["line"], spike["bytes"], spike["blocks"]) == ("train.py:19", 24 * MiB, 1)
+    assert max(map(len, said.out.splitlines())) <= 80
+    for text in ("optimizer states", "fragmentation", "train.py:19", "8.00 MiB pinned at its peak"):
+        assert text in said.text
+
+
+# 10 MiB of logits in 16 bits, 20 as float32, and 20 of what log_softmax makes of them.
+LOGITS = """
+import torch
+head = torch.nn.Linear(64, 5120, bias=False, device="cuda", dtype=torch.bfloat16)
+hidden = torch.zeros(1024, 64, device="cuda", dtype=torch.bfloat16)
+labels = torch.zeros(1024, dtype=torch.long).cuda()
+def entropy(values): return torch.nn.functional.cross_entropy(values, labels)
+for step in range(2):
+    logits = head(hidden)
+    loss = entropy(logits.float())
+    spike = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+    del spike
+    if step: open("in_backward", "w").close()
+    loss.backward()
+torch.empty(1000 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_logits_are_what_a_loss_takes_and_makes(fits):
+    program = LOGITS.replace("    loss.backward()\n", "    loss.backward(); del loss, logits\n")
+    row = fits(program, "--gpu", "1GiB", status=3).row
+    held = holders(row, "memory_at_peak")
+    assert 30 * MiB <= held["logits_and_loss"] <= 30 * MiB + 4096  # the float32 ones went with the function
+    assert held["parameters"] == 64 * 5120 * 2
+    assert held["other"] >= 200 * MiB
+    # In the backward pass their gradients are logits, too: as float32 twice, and once in 16 bits.
+    row = fits(LOGITS.replace("    spike = ", "    #").replace("    del spike\n", ""), "--gpu", "1GiB", status=3).row
+    held = holders(row, "memory_at_peak")
+    assert held["logits_and_loss"] >= 60 * MiB and held.get("backward", 0) < MiB
+    assert row["memory"]["at"] == "out of memory" and row["out_of_memory"]["asked_bytes"] == 1000 * MiB
+
+
+def test_copies_of_parameters_and_master_weights(fits):
+    row = fits("""
+import torch
+net = torch.nn.Linear(512, 512, bias=False, device="cuda")  # 1 MiB
+half = torch.nn.Linear(512, 256, bias=False, device="cuda", dtype=torch.bfloat16)
+master = half.weight.detach().clone().float().requires_grad_()  # 512 KiB
+optimizer = torch.optim.AdamW([master, net.weight])
+for step in range(3):
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = net(torch.ones(8, 512, device="cuda")).sum()
+        spike = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")  # the cast of the weights is cached here
+        del spike
+    loss.backward()
+    master.grad = torch.zeros_like(master)
+    optimizer.step(); optimizer.zero_grad()
+""", "--gpu", "1GiB").row
+    held = holders(row)
+    assert held["parameters"] == MiB + MiB // 4
+    assert held["parameter_copies"] == MiB // 2
+    assert held["optimizer_states"] == MiB // 2 + 2 * (MiB + MiB // 2)
+
+
+TRAIN = """
+import os, sys, torch
+import torch.utils.checkpoint
+from transformers import GPT2Config, GPT2LMHeadModel
+torch.manual_seed(0)
+net = GPT2LMHeadModel(GPT2Config(vocab_size=2000, n_embd=128, n_layer=3, n_head=4)).cuda()
+if "checkpoints" in sys.argv: net.gradient_checkpointing_enable()
+optimizer = torch.optim.AdamW(net.parameters())
+for length in 60, 128, 90, 200:
+    ids = torch.randint(0, 2000, (4, length)).cuda()
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = net(input_ids=ids, labels=ids).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1)
+    optimizer.step(); optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("kind", ["plain", "checkpoints"])
+def test_watching_changes_nothing(fits, tmp_path, kind):
+    """Peaks and calls are the dry run's, to the byte, and all memory of a plain program is accounted for. (What gapless
+    reserves differs by a page between two dry runs, for torch 2.15 records events.)"""
+    pytest.importorskip("transformers")
+    rows = fits(TRAIN, "--gpu", "1GiB", "--allocator", "gapless,native", arguments=(kind,)).rows
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", "1GiB", "--context", "100MiB", "--allocator", "gapless,native", "--json",
+         "dry.json", "--", sys.executable, "train.py", kind],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for row, dry in zip(rows, json.loads((tmp_path / "dry.json").read_text()), strict=True):
+        exact = () if row["allocator"] == "gapless" else ("peak_reserved_bytes", "peak_used_bytes", "driver_calls")
+        for name in "peak_allocated_bytes", "steps", *exact:
+            assert row[name] == dry[name], name
+        held = holders(row)
+        assert held.get("other", 0) < 64 << 10
+        assert {"parameters", "optimizer_states", "activations", "logits_and_loss"} <= held.keys()
+        assert held["parameters"] == rows[0]["memory"]["holders"]["parameters"]
+
+
+def test_an_allocator_that_does_not_tell(fits):
+    said = fits("import torch\nx = torch.zeros(1 << 20, device='cuda')", "--gpu", "1GiB", "--allocator", "async")
+    assert said.row["verdict"] == "yes" and said.row["peak_allocated_bytes"] == 4 * MiB and said.row["memory"] is None
+    assert "what held the memory is not known: async does not tell what it gives out" in said.text
+
+
+def test_one_that_runs_out_of_memory(fits):
+    said = fits("""
+import torch
+net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(20)]).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+kept = []
+while True:
+    for _ in range(5): kept.append(torch.empty(20 << 20, dtype=torch.uint8, device="cuda"))
+    net(torch.ones(64, 1024).cuda()).sum().backward()
+    optimizer.step()
+""", "--gpu", "1GiB", "--picture", "memory.html", status=3)
+    row = said.row
+    assert row["fits"] is False and row["verdict"] == "no" and row["headroom_bytes"] is None
+    assert (row["out_of_memory"]["line"], row["out_of_memory"]["asked_bytes"]) == ("train.py:7", 20 * MiB)
+    assert row["memory"]["at"] == "out of memory"
+    assert row["memory"]["allocated_bytes"] == row["out_of_memory"]["allocated_bytes"]
+    held = holders(row)
+    assert held["parameters"] == held["gradients"] == 20 * 4 * MiB
+    assert "asked, and not had          20.00 MiB" in said.out
+    assert f"{row['pid']} with native: no: 20.00 MiB asked in step {row['steps']} (train.py:7)" in said.text
+
+
+def test_a_picture_is_one_file(fits, tmp_path):
+    small = KNOWN.replace("range(3)", "range(1)").replace("if step < 2: ", "if False: ")
+    fits(small, "--gpu", "1GiB", "--picture", "memory.svg")
+    picture = (tmp_path / "memory.svg").read_text()
+    assert picture.startswith("<svg xmlns") and picture.endswith("</svg>\n")
+    for text in ("capacity 1.00 GiB", "<title>parameters</title>", "1 optimizer step<", "native, "):
+        assert text in picture
+    fits(small, "--gpu", "1GiB", "--picture", "memory.html")
+    page = (tmp_path / "memory.html").read_text()
+    assert page.startswith("<!doctype html>") and "what held the memory" in page and "<title>gradients</title>" in page
+
+
+def test_wrong_words_are_named(tmp_path):
+    def run(*words):
+        return subprocess.run([GAPLESS, "fits", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    for words, message in ((("--picture", "a.png", "--", "true"), "its name is to end with .svg or .html"),
+                           (("--gpu", "0xT4", "--", "true"), "1 to 128 GPUs"),
+                           (("--gpu", "A1000", "--", "true"), '"A1000" is no GPU'),
+                           (("--steps", "-1", "--", "true"), "less than 0"),
+                           (("--allocator", "best", "--", "true"), "best not in"),
+                           (("--json", "none/a.json", "--", "true"), "cannot be written"),
+                           (("--", "no-such-program"), "no-such-program: cannot be run")):
+        done = run(*words)
+        assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert "gapless fits --gpu 3x19.58GiB" in run("--help").stdout
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+ENDS = [
+    ("print('hello')", 3, None, "the program used no GPU"),
+    ("import torch; torch.cuda.init(); torch.cuda.mem_get_info()", 0, True, "never asked for memory there"),
+    ("import torch; torch.zeros(9).cuda(); raise ValueError('no such column')", 1, None,
+     "it ended with status 1 (ValueError: no such column) (train.py:1)"),
+    ("import argparse; p = argparse.ArgumentParser(); p.add_argument('data'); p.parse_args()", 2, None,
+     "ended with status 2 before it used a GPU: train.py: error: the following arguments are required: data"),
+    ("raise OSError(\"We couldn't connect to 'https://huggingface.co' to load the files\")", 1, None,
+     "it seems to have wanted something from the network"),
+    ("import socket, torch; x = torch.zeros(9).cuda(); socket.create_connection(('no-such-host.invalid', 80))", 1,
+     None, "it seems to have wanted something from the network"),
+    ("import torch; input('which data? '); torch.zeros(9).cuda()", 1, None, "EOFError"),
+    ("import torch, os; x = torch.zeros(9).cuda(); os.kill(os.getpid(), 9)", 128 + 9, None, "it was ended by SIGKILL"),
+    ("import torch; x = torch.rand(99, device='cuda'); y = x[x > 0.5]", 3, None,
+     "the sizes that follow from it may be too small"),
+]
+
+
+@pytest.mark.parametrize("program, status, verdict, words", ENDS)
+def test_every_end_has_its_answer(fits, program, status, verdict, words):
+    said = fits(program, "--gpu", "1GiB", status=status)
+    assert said.row["fits"] is verdict
+    assert words in said.text
+    assert (said.row["reason"] is None) == (verdict is True)
+
+
+FOREVER = """
+import time, torch
+x = torch.zeros(50 << 20, dtype=torch.uint8, device="cuda")
+open("ready", "w").close()
+try:
+    while True: time.sleep(0.01)
+except KeyboardInterrupt:
+    print("saving")
+"""
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_one_that_is_stopped_is_not_known_to_fit(fits, tmp_path, caught):
+    """Not even where it takes its interruption for a good end."""
+    program = FOREVER if caught else FOREVER.replace("except KeyboardInterrupt", "except ZeroDivisionError")
+    said = fits(program, "--gpu", "1GiB", "--time-limit", "8", "--allocator", "native,expandable", status=3)
+    assert len(said.rows) == 2
+    for row in said.rows:
+        assert row["fits"] is None and "stopped at its time limit (--time-limit)" in row["reason"]
+        assert row["peak_allocated_bytes"] == 50 * MiB and row["memory"]["allocated_bytes"] == 50 * MiB
+    # By the user, in the first of two runs: the second is not begun.
+    (tmp_path / "ready").unlink()
+    child = subprocess.Popen([GAPLESS, "fits", "--gpu", "1GiB", "--json", "--allocator", "native,expandable", "--",
+                              sys.executable, "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    (row,) = json.loads(out)
+    assert child.returncode == 3 and row["fits"] is None and "it was interrupted" in row["reason"]
+
+
+def test_one_that_will_not_stop_is_ended_with_all_it_started(tmp_path):
+    (tmp_path / "stubborn.sh").write_text("""
+trap '' INT TERM
+sleep 1000 & echo $! > child
+setsid sleep 1000 & echo $! > apart
+touch ready
+while true; do sleep 0.1; done
+""")
+    child = subprocess.Popen([GAPLESS, "fits", "--allocator", "native", "--", "sh", "stubborn.sh"], cwd=tmp_path,
+                             stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)  # the second time it is meant
+    out, _ = child.communicate(timeout=30)
+    assert child.returncode == 3 and "it had used no GPU when it was interrupted" in out
+    for name in "child", "apart":
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / name).read_text()), 0)
+
+
+def test_memory_that_was_found_late_is_a_but(fits):
+    said = fits("""
+import torch
+x = torch.empty(500 << 20, dtype=torch.uint8, device="cuda"); del x
+x = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
+try: torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError: pass
+torch.zeros(5, device="cuda")
+""", "--gpu", "1GiB")
+    assert said.row["fits"] is True and said.row["retries"] >= 1
+    assert said.row["verdict"].startswith("yes, but ") and said.row["verdict"].endswith("and 1 out of memory caught")
+    assert "yes, but" in said.out
+
+
+def test_headroom_counts_all_processes_on_a_gpu(fits):
+    rows = fits("""
+import subprocess, sys, torch
+x = torch.empty((300 if len(sys.argv) == 1 else 500) << 20, dtype=torch.uint8, device=f"cuda:{len(sys.argv) - 1}")
+if len(sys.argv) == 1:
+    y = torch.empty(100 << 20, dtype=torch.uint8, device="cuda:1")
+    subprocess.run([sys.executable, "train.py", "child"], check=True)
+""", "--gpu", "2x1GiB").rows
+    by_device = {(row["device"], row["peak_allocated_bytes"] >> 20): row["headroom_bytes"] >> 20 for row in rows}
+    assert by_device == {(0, 300): 1024 - 400, (1, 100): 1024 - 200 - 600, (1, 500): 1024 - 200 - 600}
+
+
+def test_the_first_steps_may_be_enough(fits):
+    said = fits("""
+import torch
+weight = torch.nn.Parameter(torch.zeros(1000, device="cuda"))
+optimizer = torch.optim.SGD([weight], lr=1)
+for step in range(10 ** 9):
+    weight.grad = torch.zeros_like(weight)
+    try: optimizer.step()
+    except Exception: raise SystemExit(7)
+""", "--gpu", "1GiB", "--steps", "4")
+    assert said.row["fits"] is True and said.row["steps"] == said.row["stopped_after_steps"] == 4
+    assert "stopped after 4 steps, as asked (--steps)" in said.out
+
+
+# --- data ---------------------------------------------------------------------------------------------------
+
+CORPUS = """
+import random, sys, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+LENGTHS = [(random.Random(i).randint(10, 100), random.Random(-i).randint(5, 60)) for i in range(400)]
+LENGTHS[77], LENGTHS[99] = (512, 9), (11, 128)
+class Corpus(Dataset):
+    def __len__(self): return len(LENGTHS)
+    def __getitem__(self, i):
+        random.random()
+        return {"source": [1] * LENGTHS[i][0], "target": torch.ones(LENGTHS[i][1]), "number": i}
+class Stream(IterableDataset):
+    def __iter__(self): return iter([Corpus()[i] for i in range(40)])
+def padded(items):
+    return [torch.nn.utils.rnn.pad_sequence([torch.as_tensor(item[name]) for item in items], batch_first=True)
+            for name in ("source", "target")]
+x = torch.zeros(1000, device="cuda")
+torch.manual_seed(0)
+random.seed(0)
+kind = sys.argv[1]
+data = Stream() if kind == "stream" else Corpus()
+loader = DataLoader(data, batch_size=4, shuffle=kind == "shuffled", collate_fn=padded, num_workers=int(sys.argv[2]))
+seen = []
+for source, target in loader:
+    seen.append((source.shape[1], target.shape[1]))
+    if len(seen) == 7: break
+print(seen, random.random(), file=open("seen", "w"))
+"""
+
+
+LENGTHS = [(random.Random(i).randint(10, 100), random.Random(-i).randint(5, 60)) for i in range(400)]
+LENGTHS[77], LENGTHS[99] = (512, 9), (11, 128)
+
+
+def seen_by(tmp_path):
+    text = (tmp_path / "seen").read_text()
+    return eval(text[:text.rindex("]") + 1]), float(text[text.rindex("]") + 1:])  # noqa: S307
+
+
+def test_the_longest_items_are_fed(fits, tmp_path):
+    """Source and target at once, though no item has both; the others are those of a plain run."""
+    said = fits(CORPUS, "--gpu", "1GiB", arguments=("shuffled", "0"))
+    plain, chance = seen_by(tmp_path)
+    assert "longest were not among them: source" in said.text
+    assert "of 512, target" in said.out and "of 128 (--worst-case feeds them)" in said.text
+    (told,) = said.row["data"]
+    assert told["lengths"]["source"] == {"seen": max(source for source, _ in plain), "longest": 512}
+    assert (told["batches"], told["of_batches"]) == (7, 100)
+    for workers in "0", "2":
+        said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
+        fed, chance_then = seen_by(tmp_path)
+        assert fed[0] == fed[6] == (512, 128) and fed[3][0] == 512
+        assert [fed[i] for i in (1, 2, 4, 5)] == [plain[i] for i in (1, 2, 4, 5)]
+        # To look at all items drew nothing from the program's chance; the longest were asked as often as others.
+        assert (chance_then == chance) == (workers == "0")
+        assert "every third was of the longest items (source 512, target 128)" in said.text
+
+
+def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path):
+    fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("sequential", "0"))
+    fed, _ = seen_by(tmp_path)
+    batch = range(76, 80)  # in which item 77 comes
+    assert fed[0] == fed[3] == fed[6] == (512, max(LENGTHS[i][1] for i in batch))
+
+
+def test_what_comes_out_of_a_stream_nobody_knows(fits):
+    said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("stream", "0"))
+    assert "it is a stream (IterableDataset), and nobody knows what comes out of it" in said.text
+    assert said.row["data"][0]["fed_longest"] is False
+    said = fits("import torch\ntorch.zeros(9).cuda()", "--gpu", "1GiB", "--worst-case")
+    assert "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were its own" in said.text

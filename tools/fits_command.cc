@@ -1,0 +1,268 @@
+// gapless fits: does a program fit, with which allocator, and what takes the memory?
+//
+//   gapless fits --gpu 16GiB -- python train.py
+//     for each allocator: runs it on simulated GPUs (simulated_run.h, watched_program.h), where
+//     its processes trace their memory (simgpu/process/memory_trace.h)
+//     -> verdicts (fits_report.h), told (fits_text.h), drawn (memory_picture.h)
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
+#include "allocator/base/files.h"
+#include "allocator/base/json_text.h"
+#include "simgpu/process/process_record.h"
+#include "tools/commands.h"
+#include "tools/fits_report.h"
+#include "tools/fits_text.h"
+#include "tools/inputs.h"
+#include "tools/memory_picture.h"
+#include "tools/say.h"
+#include "tools/simulated_run.h"
+#include "tools/table.h"
+#include "tools/temporary_folder.h"
+#include "tools/watched_program.h"
+
+namespace gapless::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct FitsArguments {
+  SimulatedGpus gpus;
+  std::vector<std::string> allocators = {"all"};
+  bool worst_case = false;
+  std::uint64_t steps = 0;   // 0: as many as it makes
+  double limit_seconds = 0;  // 0: none
+  bool show_output = false;
+  bool json = false;
+  std::string json_file;  // standard output where empty
+  std::string picture;
+  std::vector<std::string> command;
+};
+
+void check(FitsArguments& arguments) {
+  auto& asked = arguments.allocators;
+  if (std::find(asked.begin(), asked.end(), "all") != asked.end()) {
+    asked = {"gapless", "native", "expandable"};
+  }
+  check(arguments.gpus, asked);
+  check_writable(arguments.json_file, "--json");
+  check_writable(arguments.picture, "--picture");
+  const std::string ending = fs::path(arguments.picture).extension();
+  if (!arguments.picture.empty() && ending != ".svg" && ending != ".html") {
+    throw InputError("--picture: " + arguments.picture + ": its name is to end with .svg or .html");
+  }
+}
+
+// How far the run has come, on a terminal.
+class RunProgress {
+ public:
+  RunProgress(std::string what, fs::path reports)
+      : what_(std::move(what)), reports_(std::move(reports)), shown_(isatty(STDERR_FILENO) != 0) {}
+  ~RunProgress() { clear(); }
+  RunProgress(const RunProgress&) = delete;
+  RunProgress& operator=(const RunProgress&) = delete;
+
+  void look() {
+    if (!shown_) return;
+    std::uint64_t steps = 0;
+    std::uint64_t peak = 0;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(reports_, ignored)) {
+      if (entry.path().extension() != ".gpu") continue;
+      const auto record = simgpu::read_record(entry.path().string());
+      if (!record) continue;
+      steps = std::max(steps, record->steps);
+      for (const auto& device : record->devices) peak = std::max(peak, device.peak_used_bytes);
+    }
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_);
+    say(stderr, "\r\x1b[K{}: {} s, {} steps, {} in use at most", what_, seconds.count(),
+        with_commas(steps), format_bytes(peak));
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+  void clear() {
+    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+    drawn_ = false;
+  }
+
+ private:
+  std::string what_;
+  fs::path reports_;
+  bool shown_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
+  const TemporaryFolder folder;
+  const fs::path reports = folder.path() / "reports";
+  fs::create_directory(reports);
+  Variables variables = variables_of(arguments.gpus, allocator, reports);
+  variables.emplace_back("SIMGPU_MEMORY_TRACE", "1");
+  if (arguments.worst_case) variables.emplace_back("SIMGPU_WORST_CASE", "1");
+  if (arguments.steps != 0) variables.emplace_back("SIMGPU_STEPS", std::to_string(arguments.steps));
+  Watching watching;
+  if (!arguments.show_output) watching.output = folder.path() / "output";
+  if (arguments.limit_seconds > 0) {
+    watching.limit =
+        std::chrono::milliseconds(static_cast<std::int64_t>(arguments.limit_seconds * 1000));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  WatchedEnd end;
+  {
+    RunProgress progress("gapless fits: with " + allocator, reports);
+    if (!arguments.show_output) watching.look = [&progress] { progress.look(); };
+    end = run_watched(arguments.command, variables, watching);
+  }
+  FitsRun run = judge_run(allocator, arguments.command.front(), reports, watching.output, end,
+                          arguments.worst_case);
+  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (json& row : run.rows) row["seconds"] = run.seconds;
+  return run;
+}
+
+std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
+  std::vector<MemoryPanel> panels;
+  for (const FitsRun& run : runs) {
+    for (std::size_t i = 0; i < run.rows.size(); ++i) {
+      if (!run.memory[i]) continue;
+      const json& row = run.rows[i];
+      MemoryPanel panel;
+      panel.course = &run.memory[i]->course;
+      panel.title =
+          fmt::format("{}, {}, GPU {}", run.allocator, process_name(row), row["device"].get<int>());
+      panel.verdict = row["verdict"];
+      panel.capacity_bytes = row["total_bytes"];
+      const auto reserved = row["peak_reserved_bytes"].is_number()
+                                ? row["peak_reserved_bytes"].get<std::uint64_t>()
+                                : 0;
+      const auto used = row["peak_used_bytes"].get<std::uint64_t>();
+      panel.outside_bytes = used - std::min(used, reserved);
+      panel.died = row["memory"]["at"] == "out of memory";
+      panels.push_back(std::move(panel));
+    }
+  }
+  return panels;
+}
+
+int status_of_runs(const std::vector<FitsRun>& runs) {
+  const FitsRun& first = runs.front();
+  if (first.fits() == true) return kExitOk;
+  const int own = first.end.ended.status();
+  const bool by_itself = first.end.by == WatchedEnd::By::itself;
+  return first.fits() == false || own == 0 || !by_itself ? kExitNoFit : own;
+}
+
+int run(FitsArguments arguments) {
+  check(arguments);
+  std::vector<FitsRun> runs;
+  for (const std::string& allocator : arguments.allocators) {
+    if (!runs.empty() && runs.back().end.by == WatchedEnd::By::user) break;
+    runs.push_back(run_with(allocator, arguments));
+  }
+  json rows = json::array();
+  for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
+  const bool json_alone = arguments.json && arguments.json_file.empty();
+  constexpr std::size_t kColumns = 80;
+  const std::size_t terminal = terminal_columns(STDOUT_FILENO);
+  if (!json_alone) {
+    say(stderr,
+        "gapless fits: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n\n",
+        arguments.gpus.gpus);
+    fmt::print("{}", text_of_fits(runs, colour_wanted(), terminal == 0 ? kColumns : terminal));
+  }
+  if (arguments.json) {
+    const std::string text = json_text(rows, 1) + "\n";
+    if (json_alone) {
+      fmt::print("{}", text);
+    } else {
+      write_file(arguments.json_file, text);
+    }
+  }
+  if (!arguments.picture.empty()) {
+    const std::vector<MemoryPanel> panels = panels_of(runs);
+    write_file(arguments.picture, arguments.picture.ends_with(".html")
+                                      ? html_of(panels, text_of_fits(runs, false, 100))
+                                      : svg_of(panels));
+  }
+  return status_of_runs(runs);
+}
+
+}  // namespace
+
+void add_fits(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<FitsArguments>();
+  CLI::App* command = app.add_subcommand(
+      "fits",
+      "Say whether a program fits on GPUs that are not there, and what takes the memory.\n"
+      "It is run on simulated GPUs with each allocator: yes, and how much is left; yes, but; no, "
+      "by which line; or not known, and why.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless fits --gpu 16GiB -- python train.py\n"
+      "  gapless fits --gpu 'RTX 4090' --allocator native --steps 20 -- python train.py\n"
+      "  gapless fits --gpu 3x19.58GiB -- torchrun --nproc-per-node 3 train.py\n"
+      "  gapless fits --gpu 16GiB --worst-case --picture memory.html -- python train.py\n"
+      "  gapless fits --gpu T4 --json fits.json --time-limit 300 -- python train.py\n"
+      "\n"
+      "Exit status, by the first allocator (gapless, of all): 0 every process fits; 3 one does "
+      "not, "
+      "or nobody knows of a program that ended well or was stopped; 2 bad input; else the "
+      "program's own.");
+  command->add_option("-g,--gpu", arguments->gpus.gpus, gpus_help())->capture_default_str();
+  std::vector<std::string> names = simulated_allocators();
+  names.emplace_back("all");
+  command
+      ->add_option("-a,--allocator", arguments->allocators,
+                   "gapless, or one of PyTorch's: native, expandable (segments), async (a model of "
+                   "cudaMallocAsync); several, separated by commas; all: gapless, native, "
+                   "expandable. The program is run with each")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::IsMember(names));
+  command->add_flag("--worst-case", arguments->worst_case,
+                    "Feed the longest items that the data has, every third batch, where a "
+                    "DataLoader has them at hand; it is said where not");
+  command
+      ->add_option("--steps", arguments->steps,
+                   "Stop the program after so many optimizer steps: it fits so far, then")
+      ->check(whole_number());
+  command
+      ->add_option("--time-limit", arguments->limit_seconds,
+                   "Interrupt the program after so many seconds; what it had come to is reported")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--show-output", arguments->show_output,
+                    "Let the program print, and read what is typed, instead of keeping its output "
+                    "for the case that it fails");
+  CLI::Option* const to_json =
+      command
+          ->add_option("--json", arguments->json_file,
+                       "Write one object per process, GPU and allocator to this file; without one, "
+                       "to standard output in place of the tables")
+          ->expected(0, 1);
+  command->add_option("--picture", arguments->picture,
+                      "Draw memory over time by what held it: FILE.svg, or FILE.html with the "
+                      "tables in it");
+  command->add_option("-c,--conf", arguments->gpus.conf, "gapless's options, as GAPLESS_CONF");
+  command->add_option("--context", arguments->gpus.context,
+                      "What a CUDA context takes, in place of the GPU's usual figure");
+  command->add_flag("--strict", arguments->gpus.strict,
+                    "Stop at the first CUDA function that is not simulated, naming it");
+  command->add_option("command", arguments->command, "The program and its arguments, after --")
+      ->required();
+  command->positionals_at_end();
+  command->callback([arguments, to_json, &status] {
+    arguments->json = to_json->count() != 0;
+    status = run(*arguments);
+  });
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,322 @@
+#include "tools/fits_report.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "allocator/base/bytes.h"
+#include "tools/dryrun_rows.h"
+#include "tools/process_reports.h"
+#include "tools/simulated_run.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using simgpu::Holder;
+using simgpu::kHolders;
+using simgpu::MemoryMoment;
+
+constexpr std::size_t kSamples = 480;  // columns of a picture
+constexpr std::size_t kPlaces = 12;
+constexpr std::size_t kLastLines = 12;
+
+// --- what held the memory ------------------------------------------------------------------------
+
+json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+json json_of(const MemoryMoment& moment, const std::vector<simgpu::MemorySite>& sites,
+             const char* at) {
+  json holders = json::object();
+  for (std::size_t i = 0; i < kHolders; ++i) {
+    holders[simgpu::name_of(static_cast<Holder>(i))] = moment.held_bytes[i];
+  }
+  // Stacks that differ only inside a library, or in what they were at, are one place to a user.
+  std::vector<json> places;
+  std::map<std::tuple<std::string, std::string, Holder>, std::size_t> known;
+  for (const MemoryMoment::Place& place : moment.places) {
+    const bool has_site = place.site != 0 && place.site <= sites.size();
+    const simgpu::MemorySite site = has_site ? sites[place.site - 1] : simgpu::MemorySite{};
+    const auto [found, fresh] =
+        known.try_emplace({site.line, site.library_line, place.holder}, places.size());
+    if (fresh) {
+      places.push_back({{"line", or_null(site.line)},
+                        {"library_line", or_null(site.library_line)},
+                        {"holder", simgpu::name_of(place.holder)},
+                        {"bytes", 0U},
+                        {"blocks", 0U}});
+    }
+    json& row = places[found->second];
+    row["bytes"] = row["bytes"].get<std::uint64_t>() + place.bytes;
+    row["blocks"] = row["blocks"].get<std::uint64_t>() + place.blocks;
+  }
+  std::stable_sort(places.begin(), places.end(), [](const json& a, const json& b) {
+    return a["bytes"].get<std::uint64_t>() > b["bytes"].get<std::uint64_t>();
+  });
+  if (places.size() > kPlaces) places.resize(kPlaces);
+  return {{"at", at},
+          {"step", moment.steps},
+          {"allocated_bytes", moment.allocated_bytes},
+          {"reserved_bytes", moment.reserved_bytes},
+          {"fragmentation_bytes",
+           moment.reserved_bytes - std::min(moment.reserved_bytes, moment.allocated_bytes)},
+          {"holders", std::move(holders)},
+          {"places", std::move(places)}};
+}
+
+struct ProcessMemory {
+  std::vector<simgpu::MemoryCourse> courses;
+  std::vector<simgpu::MemorySite> sites;
+};
+
+ProcessMemory memory_of(const fs::path& stem) {
+  ProcessMemory memory;
+  memory.sites = simgpu::read_memory_sites(stem.string() + ".sites");
+  const auto events = simgpu::read_memory_trace(stem.string() + ".memory");
+  if (!events.empty()) memory.courses = simgpu::memory_courses(events, memory.sites, kSamples);
+  return memory;
+}
+
+void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemory>& traced,
+                std::vector<std::string>& notes) {
+  row["memory"] = nullptr;
+  row["memory_at_peak"] = nullptr;
+  const auto course = std::find_if(memory.courses.begin(), memory.courses.end(),
+                                   [&](const auto& one) { return one.device == row["device"]; });
+  if (course == memory.courses.end()) return;
+  traced = TracedMemory{*course, memory.sites};
+  row["memory_at_peak"] = json_of(course->peak, memory.sites, "peak");
+  const json& request = row["out_of_memory"];
+  const bool died_here = row["fits"] == false && course->failed && request.is_object() &&
+                         request["device"] == row["device"];
+  row["memory"] =
+      died_here ? json_of(*course->failed, memory.sites, "out of memory") : row["memory_at_peak"];
+  if (course->cut) {
+    notes.emplace_back(
+        "what held the memory is told of the run's begin only: it allocated too often to be "
+        "written down to its end");
+  }
+}
+
+json member(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? json() : *found;
+}
+
+// --- verdicts ------------------------------------------------------------------------------------
+
+std::string times(std::uint64_t count, const char* one, const char* many) {
+  return count == 1 ? fmt::format("1 {}", one) : fmt::format("{} {}", with_commas(count), many);
+}
+
+std::uint64_t number(const json& value) {
+  return value.is_number() ? value.get<std::uint64_t>() : 0;
+}
+
+// Why a run that ended well still does not say that it fits; empty where it does.
+std::string unsure_because(const json& row, const WatchedEnd& end, const std::string& asked) {
+  if (end.by == WatchedEnd::By::limit) {
+    return "it was stopped at its time limit (--time-limit); so far it was well";
+  }
+  if (end.by == WatchedEnd::By::user) return "it was interrupted; so far it was well";
+  const std::string used = row["allocator"];
+  if (asked == "gapless" && used != "gapless") {
+    return used + " served it in place of gapless" +
+           (used == "cudaMalloc" ? " (for programs without PyTorch preload libgapless_cuda.so)"
+                                 : ", as it says itself (--show-output)");
+  }
+  if (const json steered = member(row, "empty_selections"); steered.is_object()) {
+    const json line = member(steered, "line");
+    return fmt::format(
+        "what a mask, nonzero or unique selected was empty {}{}, since nobody knows the numbers it "
+        "went by: the sizes that follow from it may be too small",
+        times(number(member(steered, "count")), "time", "times"),
+        line.is_string() ? fmt::format(" (first at {})", line.get<std::string>()) : "");
+  }
+  return {};
+}
+
+void judge(json& row, const WatchedEnd& end, const std::string& asked) {
+  if (row["fits"] == true) {
+    if (const std::string why = unsure_because(row, end, asked); !why.empty()) {
+      row["fits"] = nullptr;
+      row["verdict"] = "not known";
+      row["reason"] = why;
+      return;
+    }
+    std::vector<std::string> buts;
+    if (const std::uint64_t retries = number(row["retries"]); retries != 0) {
+      buts.push_back(fmt::format("{} stalls in {}", with_commas(number(row["stalls"])),
+                                 times(retries, "retry", "retries")));
+    }
+    if (const std::uint64_t caught = number(row["caught_out_of_memory"]); caught != 0) {
+      buts.push_back(times(caught, "out of memory caught", "out of memory caught"));
+    }
+    row["verdict"] = buts.empty() ? "yes" : fmt::format("yes, but {}", fmt::join(buts, " and "));
+    if (number(row["retries"]) != 0 && row["reason"].is_null()) {
+      row["reason"] =
+          "the allocator had to give memory back and wait for the GPU before it was served";
+    }
+  } else if (row["fits"].is_null() && end.by != WatchedEnd::By::itself) {
+    row["reason"] = fmt::format("{} ({})",
+                                end.by == WatchedEnd::By::limit
+                                    ? "it was stopped at its time limit (--time-limit)"
+                                    : "it was interrupted",
+                                row["reason"].get<std::string>());
+  }
+}
+
+// What was left of each GPU, whose memory its processes share.
+void add_headroom(json& rows, const std::vector<int>& installed) {
+  std::map<int, std::uint64_t> used;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    used[installed[i]] += number(rows[i]["peak_used_bytes"]);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    json& row = rows[i];
+    row["headroom_bytes"] = nullptr;
+    row["headroom_percent"] = nullptr;
+    if (row["fits"] != true) continue;
+    const std::uint64_t total = number(row["total_bytes"]);
+    const std::uint64_t left = total - std::min(total, used[installed[i]]);
+    row["headroom_bytes"] = left;
+    row["headroom_percent"] =
+        total == 0 ? 0.0 : 100.0 * static_cast<double>(left) / static_cast<double>(total);
+  }
+}
+
+// --- the program's own words ---------------------------------------------------------------------
+
+std::vector<std::string> last_lines(const fs::path& path) {
+  std::vector<std::string> lines;
+  if (path.empty()) return lines;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  constexpr std::int64_t kMost = 16 << 10;
+  file.seekg(std::max<std::int64_t>(0, size - kMost));
+  for (std::string line; std::getline(file, line);) {
+    // Of a progress bar, what it came to.
+    if (const std::size_t bar = line.rfind('\r'); bar != std::string::npos) line.erase(0, bar + 1);
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    lines.push_back(line);
+    if (lines.size() > kLastLines) lines.erase(lines.begin());
+  }
+  return lines;
+}
+
+// For one that ended for want of the network.
+std::string download_hint(const std::vector<std::string>& words) {
+  static const std::regex wanted(
+      "couldn't connect|Max retries exceeded|Name or service not known|name resolution|"
+      "Network is unreachable|ConnectionError|ConnectError|LocalEntryNotFoundError|URLError|"
+      "offline mode|not find .* in the cached files",
+      std::regex::icase);
+  const bool any = std::any_of(words.begin(), words.end(), [](const std::string& line) {
+    return line.size() < 2000 && std::regex_search(line, wanted);
+  });
+  return any ? "; it seems to have wanted something from the network: have it fetched before, or "
+               "give it weights and data of the same shape"
+             : "";
+}
+
+std::string why_nothing(const std::string& program, const WatchedEnd& end, const std::string& torch,
+                        const std::vector<std::string>& words) {
+  if (end.by == WatchedEnd::By::limit) {
+    return "it had used no GPU when it was stopped at its time limit (--time-limit)";
+  }
+  if (end.by == WatchedEnd::By::user) return "it had used no GPU when it was interrupted";
+  const int status = end.ended.status();
+  std::string text = no_gpu_used(program, status, torch);
+  if (status != 0 && torch.empty() && !words.empty()) text += ": " + words.back();
+  return status != 0 ? text + download_hint(words) : text;
+}
+
+}  // namespace
+
+std::optional<bool> FitsRun::fits() const {
+  bool known = true;
+  for (const json& row : rows) {
+    if (row["fits"] == false) return false;
+    known = known && row["fits"] == true;
+  }
+  return known ? std::optional<bool>(true) : std::nullopt;
+}
+
+FitsRun judge_run(const std::string& allocator, const std::string& program, const fs::path& reports,
+                  const fs::path& output, const WatchedEnd& end, bool worst_case) {
+  FitsRun run;
+  run.allocator = allocator;
+  run.end = end;
+  run.last_words = last_lines(output);
+  std::vector<int> installed;
+  for (const ProcessReport& report : read_reports(reports, end.ended)) {
+    const ProcessMemory memory =
+        memory_of(reports / fmt::format("{}.{}", report.pid, report.image));
+    for (json& row : rows_of({report}, allocator, end.ended.status())) {
+      std::vector<std::string> notes;
+      judge(row, end, allocator);
+      if (row["fits"].is_null()) {
+        row["reason"] = row["reason"].get<std::string>() + download_hint(run.last_words);
+      }
+      std::optional<TracedMemory> traced;
+      add_memory(row, memory, traced, notes);
+      if (const json& row_memory = row["memory_at_peak"];
+          row_memory.is_object() && row_memory["allocated_bytes"] != row["peak_allocated_bytes"]) {
+        notes.push_back(fmt::format("what held the memory was told up to {} of {} allocated",
+                                    format_bytes(number(row_memory["allocated_bytes"])),
+                                    format_bytes(number(row["peak_allocated_bytes"]))));
+      }
+      if (!traced && number(row["peak_allocated_bytes"]) != 0) {
+        notes.push_back("what held the memory is not known: " +
+                        row["allocator"].get<std::string>() + " does not tell what it gives out");
+      }
+      if (row["fits"] == true && number(row["peak_allocated_bytes"]) == 0 &&
+          report.record.has_torch) {
+        notes.emplace_back("it used a GPU, and never asked for memory there");
+      }
+      row["host"] = {{"peak_pinned_bytes", report.record.peak_pinned_bytes},
+                     {"peak_resident_bytes", report.record.peak_resident_bytes == 0
+                                                 ? json()
+                                                 : json(report.record.peak_resident_bytes)},
+                     {"peak_shared_bytes", report.record.peak_shared_bytes}};
+      if (row["steps"].is_number() || report.record.steps != 0) {
+        row["steps"] = report.record.steps;
+      }
+      for (const char* const told : {"data", "stopped_after_steps"}) {
+        row[told] = report.torch.value(told, json());
+      }
+      if (worst_case && row["data"].is_array() && row["data"].empty()) {
+        row["data"].push_back(
+            {{"text",
+              "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
+              "its own"}});
+      }
+      row["notes"] = notes;
+      installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
+      run.rows.push_back(std::move(row));
+      run.memory.push_back(std::move(traced));
+    }
+  }
+  add_headroom(run.rows, installed);
+  if (run.rows.empty()) {
+    run.rows.push_back(
+        {{"pid", nullptr},
+         {"rank", nullptr},
+         {"device", nullptr},
+         {"allocator", allocator},
+         {"fits", nullptr},
+         {"verdict", "not known"},
+         {"reason", why_nothing(program, end, torch_without_cuda(reports), run.last_words)},
+         {"exit_status", end.ended.status()}});
+    run.memory.emplace_back();
+  }
+  for (json& row : run.rows) row["asked_allocator"] = allocator;
+  return run;
+}
+
+}  // namespace gapless::tools

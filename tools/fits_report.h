@@ -1,0 +1,49 @@
+// What a program did on simulated GPUs with one allocator, judged for `fits`.
+//
+//   rows     one for each process and GPU: the dry run's (dryrun_rows.h), and what `fits` adds:
+//            headroom, what held the memory, host memory, what of the data was seen
+//   courses  of the same places: memory over time, where it was traced
+//
+// A verdict is "yes" only of a run that went to its end by itself (or to the step it was asked for)
+// and whose sizes came from numbers that somebody knew.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "simgpu/memory_holders.h"
+#include "tools/watched_program.h"
+
+namespace gapless::tools {
+
+/// What a process had on one GPU.
+struct TracedMemory {
+  simgpu::MemoryCourse course;
+  std::vector<simgpu::MemorySite> sites;
+};
+
+struct FitsRun {
+  std::string allocator;
+  /// At least one: where no process used a GPU, it says why there is nothing to say.
+  nlohmann::json rows = nlohmann::json::array();
+  std::vector<std::optional<TracedMemory>> memory;  // by row
+  WatchedEnd end;
+  double seconds = 0;
+  /// The last lines that the program printed, where its output was kept apart.
+  std::vector<std::string> last_words;
+
+  /// Whether every process fits; nothing where that is not known, and none is known not to.
+  [[nodiscard]] std::optional<bool> fits() const;
+};
+
+/// Of what a run left in its folder and, where that is not empty, in the file of its output.
+/// `worst_case`: the longest items were asked for.
+FitsRun judge_run(const std::string& allocator, const std::string& program,
+                  const std::filesystem::path& reports, const std::filesystem::path& output,
+                  const WatchedEnd& end, bool worst_case);
+
+}  // namespace gapless::tools

@@ -1,0 +1,110 @@
+#include "tools/simulated_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "allocator/base/error.h"
+#include "simgpu/front_libraries.h"
+#include "simgpu/process/gpu_profile.h"
+#include "tools/inputs.h"
+
+namespace gapless::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::map<std::string, std::string>& allocator_settings() {
+  static const std::map<std::string, std::string> settings = {
+      {"gapless", ""},
+      {"native", ""},
+      {"expandable", "expandable_segments:True"},
+      {"async", "backend:cudaMallocAsync"}};
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::string> simulated_allocators() {
+  return {"gapless", "native", "expandable", "async"};
+}
+
+void check(const SimulatedGpus& gpus, const std::vector<std::string>& allocators) {
+  std::optional<std::uint64_t> context;
+  if (!gpus.context.empty()) context = bytes_of(gpus.context, "--context");
+  try {
+    (void)simgpu::parse_gpus(gpus.gpus, context);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(std::string("--gpu: ") + error.what());
+  }
+  if (std::find(allocators.begin(), allocators.end(), "gapless") != allocators.end()) {
+    check_conf(gpus.conf);
+  }
+}
+
+Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
+                       const fs::path& reports) {
+  const fs::path front = simgpu::front_folder();
+  Variables variables = {{"SIMGPU_GPUS", gpus.gpus},
+                         {"SIMGPU_REPORT_DIR", reports},
+                         {"SIMGPU_SHARED", reports / "usage"}};
+  const auto set = [&](const char* name, const std::string& value) {
+    if (!value.empty()) variables.emplace_back(name, value);
+  };
+  set("SIMGPU_CONTEXT", gpus.context);
+  set("SIMGPU_STRICT", gpus.strict ? "1" : "");
+  set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
+  // torch.compile looks for libcuda there.
+  if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
+  // What the user preloads stands in front of CUDA's libraries here as it does in front of
+  // NVIDIA's.
+  const char* const before = std::getenv("LD_PRELOAD");
+  std::string preload =
+      in_front(before == nullptr ? "" : before, simgpu::front_libraries(front).c_str());
+  if (allocator == "gapless") {
+    preload = in_front(preload_library(), preload.c_str());
+    set("GAPLESS_CONF", gpus.conf);
+  }
+  set("LD_PRELOAD", preload);
+  return variables;
+}
+
+std::string no_gpu_used(const std::string& program, int status, const std::string& torch) {
+  std::string text =
+      status == 0 ? "the program used no GPU"
+                  : fmt::format("{} ended with status {} before it used a GPU", program, status);
+  if (!torch.empty()) {
+    text += fmt::format("; its torch was built without CUDA ({}): install the CUDA build", torch);
+  } else if (status == 0) {
+    text +=
+        " that can be simulated (those of programs with the CUDA runtime linked into them cannot)";
+  }
+  return text;
+}
+
+std::string used_in_place(const json& rows) {
+  bool gapless = rows.empty();
+  for (const json& row : rows) {
+    std::string used = row["allocator"];
+    if (used != "gapless" && used != "cudaMalloc") return used;
+    gapless = gapless || used == "gapless";
+  }
+  return gapless ? "" : "cudaMalloc";
+}
+
+std::string gpus_help() {
+  std::string names;
+  for (const std::string& name : simgpu::gpu_profile_names()) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return "The GPUs, separated by commas: a size, a name, or NAME:SIZE; 3x16GiB are three. Known "
+         "are " +
+         names;
+}
+
+}  // namespace gapless::tools

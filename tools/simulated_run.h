@@ -1,0 +1,48 @@
+// A program on simulated GPUs, as `dryrun` and `fits` have it run: which GPUs, with which
+// allocator, and where its processes leave word.
+//
+//   LD_PRELOAD               what puts gapless in its place | the libraries in front of CUDA's
+//   SIMGPU_*                 the GPUs, the folder for reports
+//   PYTORCH_CUDA_ALLOC_CONF  which of PyTorch's allocators
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/launch.h"
+
+namespace gapless::tools {
+
+struct SimulatedGpus {
+  std::string gpus = "A100";
+  std::string context;  // what one takes; empty: the profiles' figures
+  std::string conf;     // gapless's options; empty: GAPLESS_CONF's
+  bool strict = false;  // stop at the first function that is not simulated
+};
+
+/// "gapless", "native", "expandable", "async"
+std::vector<std::string> simulated_allocators();
+
+/// Throws InputError, naming the option, for GPUs that there cannot be, and for wrong options of
+/// gapless where it is among the allocators.
+void check(const SimulatedGpus& gpus, const std::vector<std::string>& allocators);
+
+/// What a program is started with, so that it reports to this folder.
+Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
+                       const std::filesystem::path& reports);
+
+/// Why there is nothing to show of a program that used no GPU. `torch` is the library of one that
+/// was built without CUDA, where that was used.
+std::string no_gpu_used(const std::string& program, int status, const std::string& torch);
+
+/// What was used where gapless was asked for: another allocator of PyTorch's, or no process's was
+/// gapless. Empty where all is well.
+std::string used_in_place(const nlohmann::json& rows);
+
+/// For --gpu's help: what may be given.
+std::string gpus_help();
+
+}  // namespace gapless::tools
