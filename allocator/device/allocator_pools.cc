@@ -29,6 +29,7 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
     request.units = align_up(request.units, page_units);
     placed = heap.place_in_whole_pages(request.units, request.owner, general, capturing);
   } else {
+    heap.set_lends(index, pool.lends());
     placed = heap.place_in_pool(request.units, request.owner, general, capturing, demand);
   }
   return placed;
@@ -171,6 +172,7 @@ Status DeviceAllocator::set_pool_no_split(PoolId id, bool no_split) {
   // Blocks that share pages stay that way.
   if (pool == nullptr || (no_split && pool->live_blocks != 0)) return Status::invalid_argument;
   pool->no_split = no_split;
+  main_.heap.set_lends(pool->index, pool->lends());
   return Status::ok;
 }
 
@@ -210,11 +212,13 @@ std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
   return pool == nullptr ? 0 : pool->live_bytes;
 }
 
-PoolState DeviceAllocator::checkpoint_pool(PoolId id) const {
+PoolState DeviceAllocator::checkpoint_pool(PoolId id) {
   const std::scoped_lock lock(lock_);
   PoolState state{id, {}};
-  const PrivatePool* const pool = pools_.find(id);
+  PrivatePool* const pool = pools_.find(id);
   if (pool == nullptr) return state;
+  pool->checkpointed = true;
+  arena_of(pool->index).heap.set_lends(pool->index, false);
   const DeviceHeap& heap = arena_of(pool->index).heap;
   for_each_block_of(pool->index, [&](BlockId block, const Block& facts) {
     state.blocks.push_back(

@@ -180,7 +180,7 @@ class DeviceAllocator {
   [[nodiscard]] int pool_users(PoolId id) const;
   /// The pool's blocks as they are now, to be had again: for programs that capture one graph after
   /// another as if each were the first. Empty where there is no such pool.
-  [[nodiscard]] PoolState checkpoint_pool(PoolId id) const;
+  [[nodiscard]] PoolState checkpoint_pool(PoolId id);
   /// Frees the pool's blocks that the state has not, and allocates those that it has, each where it
   /// was. invalid_argument, and nothing changed, where the pool is gone or a place is not free.
   Status restore_pool(const PoolState& state, PoolDelta& delta);

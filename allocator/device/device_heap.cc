@@ -230,6 +230,9 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
       growth = home_.growth_for(size, owner, !vmm_);  // pages may have come that cannot go
     }
   }
+  if (lenders_.any() && mapper_.plan(size, owner).missing != 0 && borrow_from_pools()) {
+    return search_again(size, owner, demand);
+  }
   bool refused = false;
   if (growth &&
       reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes) &&
@@ -295,14 +298,15 @@ std::uint64_t DeviceHeap::pages_lacking(Unit size) const {
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
-  return device_pages() + pages <= ceiling_pages_ && pages <= limit_pages_left();
+  const std::uint64_t more = pages + pages_owed();
+  return device_pages() + more <= ceiling_pages_ && more <= limit_pages_left();
 }
 
 bool DeviceHeap::may_have(std::uint64_t pages) {
-  if (pages > limit_pages_left()) return false;
+  if (pages + pages_owed() > limit_pages_left()) return false;
   if (!vmm_) return true;  // one call says it, and takes nothing where it is refused
   const bool is_known = ceiling_pages_ != UINT64_MAX;
-  const bool takes_little = is_known && device_pages() + 2 * pages <= ceiling_pages_;
+  const bool takes_little = is_known && device_pages() + pages_owed() + 2 * pages <= ceiling_pages_;
   if (pages != 0 && !asked_ && (pages > kAskFrom || !takes_little)) ask_for_ceiling();
   return pages <= pages_left();
 }

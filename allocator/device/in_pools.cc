@@ -17,17 +17,18 @@
 namespace gapless {
 namespace {
 
-// While this lives, a request comes after nobody; also when host memory runs out in between.
-class Unordered {
+// While this lives, a value is another one; also when host memory runs out in between.
+template <class T>
+class Meanwhile {
  public:
-  Unordered(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
-  Unordered(const Unordered&) = delete;
-  Unordered& operator=(const Unordered&) = delete;
-  ~Unordered() { flag_ = before_; }
+  Meanwhile(T& value, T other) : value_(value), before_(value) { value = other; }
+  Meanwhile(const Meanwhile&) = delete;
+  Meanwhile& operator=(const Meanwhile&) = delete;
+  ~Meanwhile() { value_ = before_; }
 
  private:
-  bool& flag_;
-  bool before_;
+  T& value_;
+  T before_;
 };
 
 }  // namespace
@@ -49,8 +50,11 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
                                              const Demand& demand) {
   const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
-  const Unordered unordered(unordered_, capturing);
+  const Meanwhile unordered(unordered_, capturing);
+  const Meanwhile served(served_pool_, streams_.sets().pool_of(owner));
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  const bool is_owed = placed.status != Status::ok && lenders_.owes(served_pool_);
+  const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(served_pool_)) : 0;
   if (placed.status != Status::ok && capturing) {
     const auto beside = [&] { return place_for_capture(size, owner, demand); };
     placed = search(owner, beside);
@@ -58,6 +62,10 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
     if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside);
   } else if (placed.status != Status::ok) {
     placed = place_beyond_pool(size, owner, general, demand);
+  }
+  if (is_owed && placed.status == Status::ok) {
+    const Unit of_own = (own_pages - home_.free_pages(all_of_pool(served_pool_))) * page_units_;
+    lenders_.note_regained(served_pool_, size - std::min(size, of_own));
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -99,6 +107,11 @@ DeviceHeap::Placed DeviceHeap::place_beyond_pool(Unit size, Owner owner, Owner g
   return placed;
 }
 
+Reach DeviceHeap::all_of_pool(PoolIndex pool) {
+  const Owner anyone = streams_.sets().anyone_in(pool);
+  return {anyone, streams_.now(), anyone, pool};
+}
+
 Reach DeviceHeap::in_pool_and_beside(Owner owner) {
   const PoolIndex pool = streams_.sets().pool_of(owner);
   Reach reach(owner, streams_.now(), streams_.sets().anyone_in(pool), pool);
@@ -135,7 +148,7 @@ DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owne
                                                     bool capturing) {
   const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
-  const Unordered unordered(unordered_, capturing);
+  const Meanwhile unordered(unordered_, capturing);
   // All of the pool's blocks are like this one, so all its holes are whole pages.
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
   const auto try_others = [&] {
@@ -280,7 +293,7 @@ bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
 
 DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
   // Who restores a state knows in what order it is used.
-  const Unordered unordered(unordered_, true);
+  const Meanwhile unordered(unordered_, true);
   const WindowSpot& spot = place.spot;
   if (place.window_address != 0) return in_window(spot, owner);
   BlockId hole = 0;
@@ -293,7 +306,7 @@ DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
 DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
                                                 bool capturing) {
   const Request request(*this);
-  const Unordered unordered(unordered_, capturing);
+  const Meanwhile unordered(unordered_, capturing);
   Placed placed = find_at_address(address, size, owner);
   if (placed.status == Status::out_of_memory) placed.status = Status::invalid_argument;
   if (capturing) note_captured(placed, owner);
@@ -334,7 +347,22 @@ void DeviceHeap::open_pool(PoolIndex pool) {
   }
 }
 
+bool DeviceHeap::borrow_from_pools() {
+  if (streams_.any_capturing()) return false;
+  bool any = false;
+  lenders_.for_each([&](PoolIndex pool) {
+    if (pool == served_pool_ || is_asleep(pool)) return;
+    const PageId pages = home_.free_pages(all_of_pool(pool));
+    if (pages == 0 || !may_have(pages)) return;
+    open_pool(pool);
+    lenders_.note_lent(pool, std::uint64_t{pages} * page_units_);
+    any = true;
+  });
+  return any;
+}
+
 void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
+  lenders_.forget(pool);
   forget_asleep(pool);
   if (captured) {
     given_up_.push_back(pool);

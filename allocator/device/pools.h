@@ -51,12 +51,16 @@ struct PrivatePool {
   PoolId id;
   PoolIndex index = 0;
   int users = 0;
-  bool use_on_oom = false;  // what is free in it may serve others before a request fails
-  bool no_split = false;    // its blocks share no page
-  bool has_memory = false;  // it had a block, and so has memory until it is given up
-  bool captured = false;    // a graph was captured in it: nobody knows when it runs
+  bool use_on_oom = false;    // what is free in it may serve others before a request fails
+  bool no_split = false;      // its blocks share no page
+  bool has_memory = false;    // it had a block, and so has memory until it is given up
+  bool captured = false;      // a graph was captured in it: nobody knows when it runs
+  bool checkpointed = false;  // its blocks may have to be again where they were
   std::int64_t live_blocks = 0;
   std::uint64_t live_bytes = 0;
+
+  /// Whether what is free in it may serve others for a time.
+  [[nodiscard]] bool lends() const { return !captured && !no_split && !checkpointed; }
 };
 
 class Pools {

@@ -36,4 +36,13 @@ std::uint64_t WhatFits::free_bytes(const std::function<bool(const Free&)>& count
   return bytes;
 }
 
+std::uint64_t WhatFits::bytes_where(
+    const std::function<bool(const std::set<PoolId>& users)>& counts) {
+  std::uint64_t bytes = 0;
+  for (const auto& [handle, page] : pages_) {
+    if (counts(page.facts.users)) bytes += gpu_.bytes_of(handle);
+  }
+  return bytes;
+}
+
 }  // namespace gapless::testing

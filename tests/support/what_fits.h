@@ -43,6 +43,9 @@ class WhatFits {
   void forget(PoolId pool);
   /// Bytes of handles that are wholly free and meet that.
   [[nodiscard]] std::uint64_t free_bytes(const std::function<bool(const Free&)>& counts);
+  /// Bytes of handles, free or not, in which blocks of these pools were.
+  [[nodiscard]] std::uint64_t bytes_where(
+      const std::function<bool(const std::set<PoolId>& users)>& counts);
 
  private:
   struct Page {
