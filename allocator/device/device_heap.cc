@@ -224,14 +224,19 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   }
   auto growth = home_.growth_for(size, owner, !vmm_);
   if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
+  if (lenders_.any()) {
+    const std::uint64_t missing = mapper_.plan(size, {owner, streams_.now()}).missing;
+    const bool within_slack =
+        reserved_bytes() + missing * page_bytes_ <= growth_allowance(demand.peak_bytes);
+    if (missing != 0 && !within_slack && borrow_from_pools(missing)) {
+      return search_again(size, owner, demand);
+    }
+  }
   if (streams_.several()) {
     if (const auto placed = place_in_others(size, owner, demand, growth)) {
       if (ends_search(*placed)) return *placed;
       growth = home_.growth_for(size, owner, !vmm_);  // pages may have come that cannot go
     }
-  }
-  if (lenders_.any() && mapper_.plan(size, owner).missing != 0 && borrow_from_pools()) {
-    return search_again(size, owner, demand);
   }
   bool refused = false;
   if (growth &&

@@ -128,6 +128,9 @@ class DeviceHeap {
   void give_up_pool(PoolIndex pool, bool captured);
   /// Whether what is free in the pool may serve others for a time (lenders.h).
   void set_lends(PoolIndex pool, bool lends) { lenders_.set(pool, lends); }
+  /// What is left for that pool (lenders.h) the requests from now on may have; 0: no pool's.
+  void serve(PoolIndex pool) { served_pool_ = pool; }
+  [[nodiscard]] const Lenders& lenders() const { return lenders_; }
   /// The pools that were given up and have no memory any more, since the last call.
   [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
     return std::exchange(emptied_pools_, {});
@@ -434,9 +437,9 @@ class DeviceHeap {
     return lenders_.any() ? div_up(lenders_.owed_units(served_pool_), std::uint64_t{page_units_})
                           : 0;
   }
-  /// What pools have free is everyone's from now on, as far as the device has as much left for
-  /// them; false where there is none.
-  bool borrow_from_pools();
+  /// What pools have free is everyone's from now on, until that many pages are, as far as the
+  /// device has as much left for them; false where none is.
+  bool borrow_from_pools(std::uint64_t missing);
   /// Pages that a request lacks beyond all that is free here, whosever that is.
   [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
   /// Whether so many more pages may be had, as far as is known.

@@ -17,18 +17,17 @@
 namespace gapless {
 namespace {
 
-// While this lives, a value is another one; also when host memory runs out in between.
-template <class T>
-class Meanwhile {
+// While this lives, a request comes after nobody; also when host memory runs out in between.
+class Unordered {
  public:
-  Meanwhile(T& value, T other) : value_(value), before_(value) { value = other; }
-  Meanwhile(const Meanwhile&) = delete;
-  Meanwhile& operator=(const Meanwhile&) = delete;
-  ~Meanwhile() { value_ = before_; }
+  Unordered(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
+  Unordered(const Unordered&) = delete;
+  Unordered& operator=(const Unordered&) = delete;
+  ~Unordered() { flag_ = before_; }
 
  private:
-  T& value_;
-  T before_;
+  bool& flag_;
+  bool before_;
 };
 
 }  // namespace
@@ -50,8 +49,7 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
                                              const Demand& demand) {
   const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
-  const Meanwhile unordered(unordered_, capturing);
-  const Meanwhile served(served_pool_, streams_.sets().pool_of(owner));
+  const Unordered unordered(unordered_, capturing);
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
   const bool is_owed = placed.status != Status::ok && lenders_.owes(served_pool_);
   const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(served_pool_)) : 0;
@@ -148,7 +146,7 @@ DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owne
                                                     bool capturing) {
   const Request request(*this);
   if (open_units_.size() != streams_.streams()) note_streams();
-  const Meanwhile unordered(unordered_, capturing);
+  const Unordered unordered(unordered_, capturing);
   // All of the pool's blocks are like this one, so all its holes are whole pages.
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
   const auto try_others = [&] {
@@ -293,7 +291,7 @@ bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
 
 DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
   // Who restores a state knows in what order it is used.
-  const Meanwhile unordered(unordered_, true);
+  const Unordered unordered(unordered_, true);
   const WindowSpot& spot = place.spot;
   if (place.window_address != 0) return in_window(spot, owner);
   BlockId hole = 0;
@@ -306,7 +304,7 @@ DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
 DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
                                                 bool capturing) {
   const Request request(*this);
-  const Meanwhile unordered(unordered_, capturing);
+  const Unordered unordered(unordered_, capturing);
   Placed placed = find_at_address(address, size, owner);
   if (placed.status == Status::out_of_memory) placed.status = Status::invalid_argument;
   if (capturing) note_captured(placed, owner);
@@ -347,18 +345,19 @@ void DeviceHeap::open_pool(PoolIndex pool) {
   }
 }
 
-bool DeviceHeap::borrow_from_pools() {
+bool DeviceHeap::borrow_from_pools(std::uint64_t missing) {
   if (streams_.any_capturing()) return false;
-  bool any = false;
+  std::uint64_t lent = 0;
   lenders_.for_each([&](PoolIndex pool) {
-    if (pool == served_pool_ || is_asleep(pool)) return;
-    const PageId pages = home_.free_pages(all_of_pool(pool));
-    if (pages == 0 || !may_have(pages)) return;
+    if (pool == served_pool_ || is_asleep(pool) || lent >= missing) return;
+    const std::uint64_t pages = home_.free_pages(all_of_pool(pool));
+    // Without it the device would have to have what is missing, with it what is lent.
+    if (pages == 0 || !may_have(std::max(pages, missing - lent))) return;
     open_pool(pool);
-    lenders_.note_lent(pool, std::uint64_t{pages} * page_units_);
-    any = true;
+    lenders_.note_lent(pool, pages * page_units_);
+    lent += pages;
   });
-  return any;
+  return lent != 0;
 }
 
 void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {

@@ -43,6 +43,13 @@ class Lenders {
     const auto found = pools_.find(pool);
     return found != pools_.end() && found->second.owed_units != 0;
   }
+  /// Calls f(pool, units) for each that is owed something.
+  template <class F>
+  void for_each_owed(F&& f) const {
+    for (const auto& [pool, lender] : pools_) {
+      if (lender.owed_units != 0) f(pool, lender.owed_units);
+    }
+  }
   [[nodiscard]] bool any() const { return !pools_.empty(); }
 
   /// Calls f(pool) for each that lends.
