@@ -10,13 +10,14 @@ namespace gapless {
 
 DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, const Demand& demand,
                                                         Request& request) {
-  const PoolIndex index = pools_.of(stream);
+  const PoolIndex index = pools_.serve(stream);
+  main_.heap.serve(index);
   if (index == 0) return main_.heap.place(request.units, request.owner, demand);
   PrivatePool& pool = pools_.at(index);
   request.arena = &arena_of(index);
   DeviceHeap& heap = request.arena->heap;
-  if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   const Owner general = heap.streams().number_of(stream);
+  if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
   bool capturing = false;
   DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) asked = heap.streams().ask_capturing({device_, stream}, capturing);
@@ -29,6 +30,7 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
     request.units = align_up(request.units, page_units);
     placed = heap.place_in_whole_pages(request.units, request.owner, general, capturing);
   } else {
+    heap.set_lends(index, pool.lends());
     placed = heap.place_in_pool(request.units, request.owner, general, capturing, demand);
   }
   return placed;
@@ -127,6 +129,7 @@ Status DeviceAllocator::begin_pool(PoolId id, StreamFilter filter) {
 Status DeviceAllocator::end_pool(PoolId id) {
   const std::scoped_lock lock(lock_);
   if (!pools_.end(id)) return Status::invalid_argument;
+  main_.heap.serve(0);
   const PrivatePool& pool = *pools_.find(id);
   if (pool.captured && !main_.heap.streams().any_capturing()) {
     arena_of(pool.index).heap.unite_pool(pool.index);
@@ -171,6 +174,7 @@ Status DeviceAllocator::set_pool_no_split(PoolId id, bool no_split) {
   // Blocks that share pages stay that way.
   if (pool == nullptr || (no_split && pool->live_blocks != 0)) return Status::invalid_argument;
   pool->no_split = no_split;
+  main_.heap.set_lends(pool->index, pool->lends());
   return Status::ok;
 }
 
@@ -210,11 +214,26 @@ std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
   return pool == nullptr ? 0 : pool->live_bytes;
 }
 
-PoolState DeviceAllocator::checkpoint_pool(PoolId id) const {
+std::vector<PoolDebt> DeviceAllocator::read_owed_to_pools() const {
+  std::vector<PoolDebt> owed;
+  main_.heap.lenders().for_each_owed([&](PoolIndex pool, std::uint64_t units) {
+    owed.push_back({pool_id(pool), units * kUnitBytes});
+  });
+  return owed;
+}
+
+std::vector<PoolDebt> DeviceAllocator::owed_to_pools() const {
+  const std::scoped_lock lock(lock_);
+  return read_owed_to_pools();
+}
+
+PoolState DeviceAllocator::checkpoint_pool(PoolId id) {
   const std::scoped_lock lock(lock_);
   PoolState state{id, {}};
-  const PrivatePool* const pool = pools_.find(id);
+  PrivatePool* const pool = pools_.find(id);
   if (pool == nullptr) return state;
+  pool->checkpointed = true;
+  arena_of(pool->index).heap.set_lends(pool->index, false);
   const DeviceHeap& heap = arena_of(pool->index).heap;
   for_each_block_of(pool->index, [&](BlockId block, const Block& facts) {
     state.blocks.push_back(

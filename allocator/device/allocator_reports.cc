@@ -227,6 +227,7 @@ HeapReport DeviceAllocator::report() const {
   report.statistics = read_statistics();
   report.counters = main_.heap.counters();
   report.spill = read_spill();
+  report.owed_to_pools = read_owed_to_pools();
   for_each_arena([&](const Arena& arena) { report_arena(arena, report); });
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(report.home.begin(), report.home.end(), by_address);

@@ -66,6 +66,12 @@ struct SpillReport {
   std::chrono::nanoseconds since{0};
 };
 
+/// What a private pool lent and has not had back (lenders.h): the device is left that much for it.
+struct PoolDebt {
+  PoolId pool;
+  std::uint64_t bytes = 0;
+};
+
 /// All of a device's memory at one moment.
 struct HeapReport {
   DeviceIndex device = 0;
@@ -81,6 +87,7 @@ struct HeapReport {
   std::uint64_t window_mapped_bytes = 0;
   std::uint64_t free_page_bytes = 0;  // in wholly free pages
   SpillReport spill;
+  std::vector<PoolDebt> owed_to_pools;
 };
 
 /// After a request: the block's bytes, and all that is allocated and reserved.
@@ -180,7 +187,7 @@ class DeviceAllocator {
   [[nodiscard]] int pool_users(PoolId id) const;
   /// The pool's blocks as they are now, to be had again: for programs that capture one graph after
   /// another as if each were the first. Empty where there is no such pool.
-  [[nodiscard]] PoolState checkpoint_pool(PoolId id) const;
+  [[nodiscard]] PoolState checkpoint_pool(PoolId id);
   /// Frees the pool's blocks that the state has not, and allocates those that it has, each where it
   /// was. invalid_argument, and nothing changed, where the pool is gone or a place is not free.
   Status restore_pool(const PoolState& state, PoolDelta& delta);
@@ -197,6 +204,8 @@ class DeviceAllocator {
   Status wake_pool(PoolId id);
   /// Live bytes of the pool.
   [[nodiscard]] std::uint64_t pool_live_bytes(PoolId id) const;
+  /// What pools lent and have not had back.
+  [[nodiscard]] std::vector<PoolDebt> owed_to_pools() const;
 
   // --- memory that others use (allocator_sharing.cc) --------------------------------------------
 
@@ -406,6 +415,7 @@ class DeviceAllocator {
   bool hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id);
   void note_spill();
   [[nodiscard]] SpillReport read_spill() const;
+  [[nodiscard]] std::vector<PoolDebt> read_owed_to_pools() const;
   /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
   std::string describe_failure(std::uint64_t bytes, const Arena& arena, Owner owner,

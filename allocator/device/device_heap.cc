@@ -224,6 +224,14 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   }
   auto growth = home_.growth_for(size, owner, !vmm_);
   if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
+  if (lenders_.any()) {
+    const std::uint64_t missing = mapper_.plan(size, {owner, streams_.now()}).missing;
+    const bool within_slack =
+        reserved_bytes() + missing * page_bytes_ <= growth_allowance(demand.peak_bytes);
+    if (missing != 0 && !within_slack && borrow_from_pools(missing)) {
+      return search_again(size, owner, demand);
+    }
+  }
   if (streams_.several()) {
     if (const auto placed = place_in_others(size, owner, demand, growth)) {
       if (ends_search(*placed)) return *placed;
@@ -295,14 +303,15 @@ std::uint64_t DeviceHeap::pages_lacking(Unit size) const {
 }
 
 bool DeviceHeap::room_for(std::uint64_t pages) const {
-  return device_pages() + pages <= ceiling_pages_ && pages <= limit_pages_left();
+  const std::uint64_t more = pages + pages_owed();
+  return device_pages() + more <= ceiling_pages_ && more <= limit_pages_left();
 }
 
 bool DeviceHeap::may_have(std::uint64_t pages) {
-  if (pages > limit_pages_left()) return false;
+  if (pages + pages_owed() > limit_pages_left()) return false;
   if (!vmm_) return true;  // one call says it, and takes nothing where it is refused
   const bool is_known = ceiling_pages_ != UINT64_MAX;
-  const bool takes_little = is_known && device_pages() + 2 * pages <= ceiling_pages_;
+  const bool takes_little = is_known && device_pages() + pages_owed() + 2 * pages <= ceiling_pages_;
   if (pages != 0 && !asked_ && (pages > kAskFrom || !takes_little)) ask_for_ceiling();
   return pages <= pages_left();
 }

@@ -23,7 +23,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/base/bytes.h"
 #include "allocator/base/status.h"
+#include "allocator/device/lenders.h"
 #include "allocator/device/options.h"
 #include "allocator/device/recall.h"
 #include "allocator/device/window_mapper.h"
@@ -124,6 +126,11 @@ class DeviceHeap {
   /// The pool has neither users nor blocks any more. `captured`: graphs were captured in it; its
   /// memory is for others only after the device was waited for, which happens when it is needed.
   void give_up_pool(PoolIndex pool, bool captured);
+  /// Whether what is free in the pool may serve others for a time (lenders.h).
+  void set_lends(PoolIndex pool, bool lends) { lenders_.set(pool, lends); }
+  /// What is left for that pool (lenders.h) the requests from now on may have; 0: no pool's.
+  void serve(PoolIndex pool) { served_pool_ = pool; }
+  [[nodiscard]] const Lenders& lenders() const { return lenders_; }
   /// The pools that were given up and have no memory any more, since the last call.
   [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
     return std::exchange(emptied_pools_, {});
@@ -308,6 +315,7 @@ class DeviceHeap {
   Placed place_in_pool_and_beside(Unit size, Owner owner, const Demand& demand);
   /// Whether the pool's free pages would spare new ones.
   [[nodiscard]] bool pool_spares_pages(Unit size, Owner owner, Owner general);
+  [[nodiscard]] Reach all_of_pool(PoolIndex pool);
   /// All that is free in the owner's pool and outside of any.
   [[nodiscard]] Reach in_pool_and_beside(Owner owner);
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
@@ -421,8 +429,17 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t pages_left() const {
     const std::uint64_t had = device_pages();
     const std::uint64_t left = ceiling_pages_ - std::min(ceiling_pages_, had);
-    return told_ ? std::min(left, limit_pages_left()) : limit_pages_left();
+    const std::uint64_t most = told_ ? std::min(left, limit_pages_left()) : limit_pages_left();
+    return most - std::min(most, pages_owed());
   }
+  /// Pages that are left to pools for what they lent, but not to the one that is served now.
+  [[nodiscard]] std::uint64_t pages_owed() const {
+    return lenders_.any() ? div_up(lenders_.owed_units(served_pool_), std::uint64_t{page_units_})
+                          : 0;
+  }
+  /// What pools have free is everyone's from now on, until that many pages are, as far as the
+  /// device has as much left for them; false where none is.
+  bool borrow_from_pools(std::uint64_t missing);
   /// Pages that a request lacks beyond all that is free here, whosever that is.
   [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
   /// Whether so many more pages may be had, as far as is known.
@@ -499,6 +516,8 @@ class DeviceHeap {
   Recall recall_;
   bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
   int requests_ = 0;        // that are being served: one, and its parts
+  PoolIndex served_pool_ = 0;
+  Lenders lenders_;
   // For the request that is served now: the device was asked how much it has left, and said it (or
   // showed it, by refusing).
   bool asked_ = false;

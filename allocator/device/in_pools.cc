@@ -51,6 +51,8 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
   if (open_units_.size() != streams_.streams()) note_streams();
   const Unordered unordered(unordered_, capturing);
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  const bool is_owed = placed.status != Status::ok && lenders_.owes(served_pool_);
+  const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(served_pool_)) : 0;
   if (placed.status != Status::ok && capturing) {
     const auto beside = [&] { return place_for_capture(size, owner, demand); };
     placed = search(owner, beside);
@@ -58,6 +60,10 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
     if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside);
   } else if (placed.status != Status::ok) {
     placed = place_beyond_pool(size, owner, general, demand);
+  }
+  if (is_owed && placed.status == Status::ok) {
+    const Unit of_own = (own_pages - home_.free_pages(all_of_pool(served_pool_))) * page_units_;
+    lenders_.note_regained(served_pool_, size - std::min(size, of_own));
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -97,6 +103,11 @@ DeviceHeap::Placed DeviceHeap::place_beyond_pool(Unit size, Owner owner, Owner g
     if (use_windows() && could_fit(size)) placed = search(owner, beside);
   }
   return placed;
+}
+
+Reach DeviceHeap::all_of_pool(PoolIndex pool) {
+  const Owner anyone = streams_.sets().anyone_in(pool);
+  return {anyone, streams_.now(), anyone, pool};
 }
 
 Reach DeviceHeap::in_pool_and_beside(Owner owner) {
@@ -334,7 +345,23 @@ void DeviceHeap::open_pool(PoolIndex pool) {
   }
 }
 
+bool DeviceHeap::borrow_from_pools(std::uint64_t missing) {
+  if (streams_.any_capturing()) return false;
+  std::uint64_t lent = 0;
+  lenders_.for_each([&](PoolIndex pool) {
+    if (pool == served_pool_ || is_asleep(pool) || lent >= missing) return;
+    const std::uint64_t pages = home_.free_pages(all_of_pool(pool));
+    // Without it the device would have to have what is missing, with it what is lent.
+    if (pages == 0 || !may_have(std::max(pages, missing - lent))) return;
+    open_pool(pool);
+    lenders_.note_lent(pool, pages * page_units_);
+    lent += pages;
+  });
+  return lent != 0;
+}
+
 void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
+  lenders_.forget(pool);
   forget_asleep(pool);
   if (captured) {
     given_up_.push_back(pool);

@@ -56,7 +56,7 @@ bool Pools::end(PoolId id) {
 
 bool Pools::begun_for_none_of(std::span<const StreamHandle> streams) const {
   return std::any_of(begun_.begin(), begun_.end(), [&](const Begun& begun) {
-    return std::none_of(streams.begin(), streams.end(), begun.filter);
+    return !begun.has_served && std::none_of(streams.begin(), streams.end(), begun.filter);
   });
 }
 
@@ -64,6 +64,14 @@ PoolIndex Pools::of(StreamHandle stream) const {
   const auto last = std::find_if(begun_.rbegin(), begun_.rend(),
                                  [&](const Begun& begun) { return begun.filter(stream); });
   return last == begun_.rend() ? PoolIndex{0} : last->pool;
+}
+
+PoolIndex Pools::serve(StreamHandle stream) {
+  const auto last = std::find_if(begun_.rbegin(), begun_.rend(),
+                                 [&](const Begun& begun) { return begun.filter(stream); });
+  if (last == begun_.rend()) return 0;
+  last->has_served = true;
+  return last->pool;
 }
 
 }  // namespace gapless

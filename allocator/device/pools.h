@@ -51,12 +51,16 @@ struct PrivatePool {
   PoolId id;
   PoolIndex index = 0;
   int users = 0;
-  bool use_on_oom = false;  // what is free in it may serve others before a request fails
-  bool no_split = false;    // its blocks share no page
-  bool has_memory = false;  // it had a block, and so has memory until it is given up
-  bool captured = false;    // a graph was captured in it: nobody knows when it runs
+  bool use_on_oom = false;    // what is free in it may serve others before a request fails
+  bool no_split = false;      // its blocks share no page
+  bool has_memory = false;    // it had a block, and so has memory until it is given up
+  bool captured = false;      // a graph was captured in it: nobody knows when it runs
+  bool checkpointed = false;  // its blocks may have to be again where they were
   std::int64_t live_blocks = 0;
   std::uint64_t live_bytes = 0;
+
+  /// Whether what is free in it may serve others for a time.
+  [[nodiscard]] bool lends() const { return !captured && !no_split && !checkpointed; }
 };
 
 class Pools {
@@ -82,11 +86,13 @@ class Pools {
   [[nodiscard]] bool is_begun(PoolIndex index) const;
   /// Whether requests may go to a private pool at all now.
   [[nodiscard]] bool active() const { return !begun_.empty(); }
-  /// Whether a pool was begun to which the requests of none of these streams go, as one for a
-  /// capture is before its stream is seen.
+  /// Whether a pool was begun to which no request went yet and those of none of these streams go,
+  /// as one for a capture is before its stream is seen.
   [[nodiscard]] bool begun_for_none_of(std::span<const StreamHandle> streams) const;
   /// The pool that a stream's requests go to; 0: none.
   [[nodiscard]] PoolIndex of(StreamHandle stream) const;
+  /// The same, for a request that is served now: its stream is seen from then on.
+  [[nodiscard]] PoolIndex serve(StreamHandle stream);
 
   /// Calls f(pool) for each.
   template <class F>
@@ -97,7 +103,8 @@ class Pools {
  private:
   struct Begun {
     PoolIndex pool;
-    StreamFilter filter;
+    StreamFilter filter;      // may depend on the thread that asks
+    bool has_served = false;  // so a stream that its requests come from has been seen
   };
 
   std::map<PoolIndex, PrivatePool> pools_;

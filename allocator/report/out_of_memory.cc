@@ -69,6 +69,10 @@ void advise(OutOfMemoryReport& report, std::uint64_t device_free_bytes) {
     say("release " + pool.name + ", which holds " + format_bytes(pool.bytes) +
         " free, or let it be used when memory runs out (use_on_oom)");
   }
+  for (const Group& pool : report.owed_to_pools) {
+    if (pool.bytes < report.missing_bytes || report.missing_bytes == 0) continue;
+    say("release " + pool.name + ", for which " + format_bytes(pool.bytes) + " are kept");
+  }
   if (report.elsewhere_bytes >= report.missing_bytes && report.missing_bytes != 0) {
     say("free " + format_bytes(report.missing_bytes) + " of the " +
         format_bytes(report.elsewhere_bytes) + " that others hold on the device");
@@ -133,6 +137,14 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
   report.by_stream = streams.by_bytes();
   report.by_pool = pools.by_bytes();
   report.free_in_pools = free_in_pools.by_bytes();
+  Groups owed_to_pools;
+  std::uint64_t owed_bytes = 0;
+  for (const PoolDebt& debt : heap.owed_to_pools) {
+    if (debt.pool == request.pool) continue;
+    owed_to_pools.add(pool_name(debt.pool), debt.bytes);
+    owed_bytes += debt.bytes;
+  }
+  report.owed_to_pools = owed_to_pools.by_bytes();
   const std::uint64_t usable = report.free_page_bytes;
   const auto pages_of = [&](std::uint64_t bytes) {
     return bytes > UINT64_MAX - heap.page_bytes
@@ -140,7 +152,8 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
                : align_up(bytes, heap.page_bytes);
   };
   const std::uint64_t wanted = pages_of(request.bytes);
-  const std::uint64_t room = std::min(device_free_bytes, room_in_limit(report));
+  std::uint64_t room = std::min(device_free_bytes, room_in_limit(report));
+  room -= std::min(room, owed_bytes);
   const std::uint64_t had = usable + align_down(room, heap.page_bytes);
   report.missing_bytes = wanted > had ? wanted - had : 0;
   if (report.missing_bytes != 0 && largest.bytes > request.bytes) {
@@ -185,6 +198,10 @@ std::string to_text(const OutOfMemoryReport& report) {
   text += "\nfree: " + format_bytes(report.free_page_bytes) + " in whole pages, " +
           format_bytes(report.free_part_bytes) + " in " + std::to_string(report.free_parts) +
           " parts of pages, " + format_bytes(sum(report.free_in_pools)) + " in private pools";
+  if (!report.owed_to_pools.empty()) {
+    text += "; " + format_bytes(sum(report.owed_to_pools)) +
+            " are kept on the device for private pools that lent what was free in them";
+  }
   if (report.missing_bytes != 0) {
     text += "\nshort of: " + format_bytes(report.missing_bytes) + " for this request";
   }
@@ -229,6 +246,7 @@ std::string to_json(const OutOfMemoryReport& report) {
       {"free_part_bytes", report.free_part_bytes},
       {"free_parts", report.free_parts},
       {"free_in_pools", list(report.free_in_pools)},
+      {"owed_to_pools", list(report.owed_to_pools)},
       {"missing_bytes", report.missing_bytes},
       {"largest_such", report.largest.bytes == 0
                            ? nlohmann::json()

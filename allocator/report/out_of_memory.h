@@ -48,6 +48,8 @@ struct OutOfMemoryReport {
   std::uint64_t free_part_bytes = 0;
   std::uint64_t free_parts = 0;
   std::vector<Group> free_in_pools;
+  /// Left on the device for other private pools that lent what was free in them.
+  std::vector<Group> owed_to_pools;
   /// What is in use on the device by others: other processes, and memory not of this allocator.
   std::uint64_t elsewhere_bytes = 0;
   /// How much more memory would have made it fit.

@@ -337,6 +337,7 @@ std::string Machine::run(const Op& op) {
     return fmt::format("{}: threw {}", to_string(op), error.what());
   }
   if (wrong.empty()) wrong = check_statistics();
+  if (wrong.empty()) wrong = judge_debts();
   if (wrong.empty()) {
     const auto violations = gpu_.violations();
     if (violations.size() > judged_violations_) wrong = violations[judged_violations_];

@@ -137,6 +137,8 @@ class Machine {
   };
   /// Whether that may be refused so.
   [[nodiscard]] std::string judge_refusal(const Asked& asked, Status status);
+  /// Whether pools are owed no more than they can have lent.
+  [[nodiscard]] std::string judge_debts() const;
   /// Empty where it may not fit.
   [[nodiscard]] std::string why_it_fits(const Asked& asked);
   /// Whether a request to that pool may have what is free there.

@@ -85,6 +85,10 @@ std::string Machine::end_capture() {
     if (stream != origin) gpu_.order(0, streams_[stream], streams_[origin]);
   }
   graph.graph = gpu_.end_capture(streams_[origin]);
+  // A graph does not tell of what its streams were doing with the pool's memory before.
+  for (const std::uint32_t stream : graph.streams) {
+    if (stream != origin) gpu_.order(0, streams_[stream], streams_[origin]);
+  }
   capturing_.reset();
   for (Live& block : live_) {
     if (block.capture == graph.number) block.last_user = origin;

@@ -66,8 +66,14 @@ std::string Machine::why_it_fits(const Asked& asked) {
   const auto in_pages = [&](std::uint64_t bytes) { return bytes / page_bytes * page_bytes; };
   const auto reserved =
       static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
-  const std::uint64_t left = in_pages(
-      std::min(options_.capacity_bytes - gpu_.used_bytes(0), limit_ - std::min(limit_, reserved)));
+  // What other pools lent is left for them.
+  std::uint64_t owed = 0;
+  for (const PoolDebt& debt : allocator_->owed_to_pools()) {
+    if (debt.pool != pool) owed += debt.bytes;
+  }
+  const std::uint64_t room =
+      std::min(options_.capacity_bytes - gpu_.used_bytes(0), limit_ - std::min(limit_, reserved));
+  const std::uint64_t left = in_pages(room - std::min(room, owed));
   const bool windows = options_.has_vmm && options.windows;
   // Segments go back to the driver and come again as one; not while a graph is captured, and not
   // those of private pools.
@@ -96,6 +102,18 @@ std::string Machine::why_it_fits(const Asked& asked) {
       in_pages(std::min(options.spill, options_.host_bytes) - gpu_.used_host_bytes(0));
   if (free + left + host_left < need) return "";
   return fmt::format("{} B are free, {} B left, {} B of the host's", free, left, host_left);
+}
+
+std::string Machine::judge_debts() const {
+  for (const PoolDebt& debt : allocator_->owed_to_pools()) {
+    if (is_alive(debt.pool) && debt.bytes <= what_fits_.ever_bytes(debt.pool)) continue;
+    return fmt::format(
+        "{} B are owed to pool {{{}, {}}}, which {}", debt.bytes, debt.pool.first, debt.pool.second,
+        is_alive(debt.pool)
+            ? fmt::format("never had more than {} B", what_fits_.ever_bytes(debt.pool))
+            : "is no more");
+  }
+  return "";
 }
 
 std::string Machine::judge_refusal(const Asked& asked, Status status) {

@@ -7,7 +7,7 @@ void WhatFits::begin(std::span<const simgpu::PhysicalRange> ranges, PoolId pool)
     Page& page = pages_[range.handle];
     page.used_bytes += range.bytes;
     page.facts.on_host = gpu_.is_on_host(range.handle);
-    page.facts.users.insert(pool);
+    if (page.facts.users.insert(pool).second) ever_bytes_[pool] += gpu_.bytes_of(range.handle);
   }
 }
 
@@ -23,6 +23,7 @@ void WhatFits::end(std::span<const simgpu::PhysicalRange> ranges,
 }
 
 void WhatFits::forget(PoolId pool) {
+  ever_bytes_.erase(pool);
   for (auto& [handle, page] : pages_) page.facts.users.erase(pool);
 }
 
@@ -34,6 +35,11 @@ std::uint64_t WhatFits::free_bytes(const std::function<bool(const Free&)>& count
     if (page.used_bytes == 0 && counts(page.facts)) bytes += gpu_.bytes_of(handle);
   }
   return bytes;
+}
+
+std::uint64_t WhatFits::ever_bytes(PoolId pool) const {
+  const auto found = ever_bytes_.find(pool);
+  return found == ever_bytes_.end() ? 0 : found->second;
 }
 
 }  // namespace gapless::testing

@@ -43,6 +43,8 @@ class WhatFits {
   void forget(PoolId pool);
   /// Bytes of handles that are wholly free and meet that.
   [[nodiscard]] std::uint64_t free_bytes(const std::function<bool(const Free&)>& counts);
+  /// Bytes of all handles in which blocks of the pool ever were, since it was last forgotten.
+  [[nodiscard]] std::uint64_t ever_bytes(PoolId pool) const;
 
  private:
   struct Page {
@@ -52,6 +54,7 @@ class WhatFits {
 
   const simgpu::SimDriver& gpu_;
   std::map<MemHandle, Page> pages_;
+  std::map<PoolId, std::uint64_t> ever_bytes_;
 };
 
 }  // namespace gapless::testing

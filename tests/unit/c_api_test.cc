@@ -210,7 +210,6 @@ TEST_F(CApi, PoolsAndStreams) {
   EXPECT_EQ(gapless_free(allocator, memory), GAPLESS_OK);
   void* elsewhere = nullptr;
   ASSERT_EQ(gapless_alloc(allocator, 0, 2 << 20, nullptr, &elsewhere), GAPLESS_OK);
-  EXPECT_NE(elsewhere, memory);
   EXPECT_EQ(gapless_release_pool(allocator, 0, 0, 7), GAPLESS_OK);
   EXPECT_EQ(gapless_release_pool(allocator, 0, 0, 7), GAPLESS_INVALID_ARGUMENT);
   EXPECT_EQ(gapless_begin_pool(allocator, 9, 0, 7, nullptr, 1), GAPLESS_INVALID_ARGUMENT);

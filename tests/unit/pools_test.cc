@@ -17,23 +17,24 @@ constexpr PoolId kOther{0, 2};
 
 class PoolsTest : public testing::OnDevice {};
 
-TEST_F(PoolsTest, WhatIsFreeInAPoolIsOnlyThePools) {
+TEST_F(PoolsTest, APoolHasItsOwnMemoryAgain) {
   start();
   begin(kPool);
   const DeviceAddress a = alloc(4 * MiB);
   free(a);
   EXPECT_EQ(alloc(4 * MiB), a);
-  free(a);
+  EXPECT_EQ(reserved(), 4 * MiB);
+  EXPECT_EQ(allocator->pool_live_bytes(kPool), 4 * MiB);
   end(kPool);
   const DeviceAddress b = alloc(4 * MiB);
-  EXPECT_NE(b, a);
   EXPECT_EQ(reserved(), 8 * MiB);
-  begin(kPool);
-  EXPECT_EQ(alloc(4 * MiB), a);
-  end(kPool);
   EXPECT_EQ(allocator->pool_live_bytes(kPool), 4 * MiB);
   free(a);
   free(b);
+  begin(kPool);
+  EXPECT_EQ(alloc(4 * MiB), a);
+  end(kPool);
+  free(a);
   release(kPool);
   EXPECT_EQ(allocator->pool_users(kPool), 1);  // begun twice
   release(kPool);
@@ -83,12 +84,14 @@ TEST_F(PoolsTest, ReleasedWithBlocksItsMemoryComesWithTheLast) {
   end(kPool);
   free(a);
   release(kPool);
-  const DeviceAddress c = alloc(4 * MiB);
-  EXPECT_NE(c, a);  // b keeps the pool
+  const DeviceAddress c = alloc(4 * MiB);  // lent: b keeps the pool
+  EXPECT_EQ(c, a);
+  EXPECT_EQ(allocator->owed_to_pools().size(), 1U);
   free(b);
-  EXPECT_EQ(alloc(8 * MiB), std::min(a, b));
-  free(std::min(a, b));
+  EXPECT_TRUE(allocator->owed_to_pools().empty());
   free(c);
+  free(alloc(8 * MiB));
+  EXPECT_EQ(reserved(), 8 * MiB);
 }
 
 TEST_F(PoolsTest, ABegunPoolStaysWithoutUsers) {

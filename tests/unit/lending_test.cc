@@ -1,0 +1,184 @@
+// Private pools lend what is free in them, and are owed it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/report/out_of_memory.h"
+#include "tests/support/on_device.h"
+
+namespace gapless {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr PoolId kPool{0, 1};
+constexpr PoolId kOther{0, 2};
+
+class Lending : public testing::OnDevice {
+ protected:
+  // A pool that has 8 MiB free.
+  DeviceAddress fill_and_free() {
+    const DeviceAddress address = alloc_in(kPool, 8 * MiB);
+    free(address);
+    return address;
+  }
+  DeviceAddress alloc_in(PoolId id, std::uint64_t bytes) {
+    begin(id);
+    const DeviceAddress address = alloc(bytes);
+    end(id);
+    return address;
+  }
+  // However often it was begun.
+  void release_all(PoolId id) {
+    while (allocator->pool_users(id) != 0) release(id);
+  }
+  [[nodiscard]] std::uint64_t owed(PoolId id) const {
+    std::uint64_t bytes = 0;
+    for (const PoolDebt& debt : allocator->owed_to_pools()) {
+      if (debt.pool == id) bytes += debt.bytes;
+    }
+    return bytes;
+  }
+};
+
+TEST_F(Lending, MemoryGrowsOnlyWhenPoolsHaveNoneFree) {
+  start();
+  fill_and_free();
+  const DeviceAddress beside = alloc(6 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(owed(kPool), 8 * MiB);
+  free(beside);
+  const DeviceAddress again = alloc_in(kPool, 8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(owed(kPool), 0U);
+  free(again);
+  release_all(kPool);
+}
+
+TEST_F(Lending, PoolsLendToEachOther) {
+  start();
+  fill_and_free();
+  const DeviceAddress other = alloc_in(kOther, 8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(owed(kPool), 8 * MiB);
+  EXPECT_EQ(owed(kOther), 0U);
+  free(other);
+  release_all(kOther);
+  release_all(kPool);
+}
+
+TEST_F(Lending, AMemoryShortageIsWhereItWasWithoutIt) {
+  start({.capacity = 16 * MiB});
+  fill_and_free();
+  const DeviceAddress beside = alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  // The other half of the device is the pool's.
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(2 * MiB, 0, none), Status::out_of_memory);
+  const OutOfMemoryReport report =
+      explain(allocator->report(), allocator->last_failed_request(), 8 * MiB);
+  ASSERT_EQ(report.owed_to_pools.size(), 1U);
+  EXPECT_EQ(report.owed_to_pools[0].bytes, 8 * MiB);
+  EXPECT_EQ(report.missing_bytes, 2 * MiB);
+  EXPECT_THAT(to_text(report), HasSubstr("8.00 MiB are kept on the device for private pools"));
+  EXPECT_THAT(report.advice.front(), HasSubstr("release pool {0, 1}, for which 8.00 MiB are kept"));
+  const DeviceAddress again = alloc_in(kPool, 8 * MiB);
+  EXPECT_EQ(owed(kPool), 0U);
+  free(again);
+  free(beside);
+  release_all(kPool);
+}
+
+TEST_F(Lending, NothingIsLentThatTheDeviceHasNotLeft) {
+  start({.capacity = 14 * MiB});
+  const DeviceAddress address = fill_and_free();
+  EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
+  EXPECT_EQ(owed(kPool), 0U);
+  const DeviceAddress beside = alloc(6 * MiB);
+  EXPECT_EQ(reserved(), 14 * MiB);
+  EXPECT_EQ(alloc_in(kPool, 8 * MiB), address);
+  free(address);
+  free(beside);
+  release_all(kPool);
+}
+
+TEST_F(Lending, TheLimitCountsAsTheDeviceDoes) {
+  start({.settings = "slack:0,limit:14MiB"});
+  fill_and_free();
+  EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
+  EXPECT_EQ(owed(kPool), 0U);
+  release_all(kPool);
+  EXPECT_EQ(try_alloc(8 * MiB), Status::ok);
+}
+
+TEST_F(Lending, WhatWasLentIsOwedAfterATrimToo) {
+  start({.capacity = 16 * MiB});
+  fill_and_free();
+  free(alloc(8 * MiB));
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+  EXPECT_EQ(owed(kPool), 8 * MiB);
+  EXPECT_EQ(try_alloc(10 * MiB), Status::out_of_memory);
+  release_all(kPool);
+  EXPECT_EQ(owed(kPool), 0U);
+  EXPECT_EQ(try_alloc(10 * MiB), Status::ok);
+}
+
+TEST_F(Lending, UseOnOomGivesMoreThanLending) {
+  start({.capacity = 14 * MiB});
+  fill_and_free();
+  EXPECT_EQ(allocator->set_pool_use_on_oom(kPool, true), Status::ok);
+  EXPECT_EQ(try_alloc(8 * MiB), Status::ok);
+  release_all(kPool);
+}
+
+TEST_F(Lending, PoolsWithAnOrderOfTheirOwnLendNothing) {
+  start();
+  begin(kPool);
+  EXPECT_EQ(allocator->set_pool_no_split(kPool, true), Status::ok);
+  free(alloc(8 * MiB));
+  end(kPool);
+  begin(kOther);
+  free(alloc(8 * MiB));
+  end(kOther);
+  (void)allocator->checkpoint_pool(kOther);
+  const DeviceAddress beside = alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 24 * MiB);
+  EXPECT_EQ(owed(kPool) + owed(kOther), 0U);
+  free(beside);
+  release_all(kPool);
+  release_all(kOther);
+}
+
+TEST_F(Lending, APoolThatGraphsUseLendsNothing) {
+  start();
+  begin(kPool, {side});
+  gpu->begin_capture(0, side);
+  const DeviceAddress captured = alloc(8 * MiB, side);
+  free(captured);
+  (void)gpu->end_capture(side);
+  end(kPool);
+  const DeviceAddress beside = alloc(8 * MiB);
+  EXPECT_NE(beside, captured);
+  EXPECT_EQ(reserved(), 16 * MiB);
+  free(beside);
+  release_all(kPool);
+}
+
+// A MemPool is begun for one thread; backward passes run on another, beside it.
+TEST_F(Lending, ABegunPoolThatServedARequestIsNoCapture) {
+  start();
+  bool on_its_thread = true;
+  ASSERT_EQ(allocator->begin_pool(kPool, [&](StreamHandle) { return on_its_thread; }), Status::ok);
+  const DeviceAddress first = alloc(8 * MiB);
+  free(first);
+  on_its_thread = false;
+  const DeviceAddress beside = alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(owed(kPool), 8 * MiB);
+  free(beside);
+  end(kPool);
+  release_all(kPool);
+}
+
+}  // namespace
+}  // namespace gapless
