@@ -1,5 +1,6 @@
 // libnvidia-ml.so.1: what nvidia-smi knows, as far as PyTorch and monitors ask.
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -175,14 +176,20 @@ NVML int nvmlDeviceGetComputeRunningProcesses_v3(const void* handle, unsigned* c
   }
   return kSuccess;
 }
+// The first version's entries end before the instances. This is the one PyTorch asks.
+NVML int nvmlDeviceGetComputeRunningProcesses(const void* handle, unsigned* count,
+                                              void* processes) {
+  RunningProcess own{};
+  const unsigned room = *count;
+  *count = 1;
+  if (const int error = nvmlDeviceGetComputeRunningProcesses_v3(handle, count, &own)) return error;
+  if (room < *count) return kInsufficientSize;
+  if (*count != 0) std::memcpy(processes, &own, offsetof(RunningProcess, gpu_instance));
+  return kSuccess;
+}
 NVML int nvmlDeviceGetComputeRunningProcesses_v2(const void* handle, unsigned* count,
                                                  RunningProcess* processes) {
   return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, processes);
-}
-// Its structure is older, and ends before the instances.
-NVML int nvmlDeviceGetComputeRunningProcesses(const void*, unsigned* count, void*) {
-  *count = 0;
-  return kSuccess;
 }
 
 // nvmlGpuFabricInfoV_t: version, 16 bytes of the cluster's name, status, clique, state. No fabric.
