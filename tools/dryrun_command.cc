@@ -18,6 +18,7 @@
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
+#include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -33,14 +34,12 @@ struct DryrunArguments {
   SimulatedGpus gpus;
   std::vector<std::string> allocators = {"native"};
   std::string record;
-  bool json = false;
-  std::string json_file;  // standard output where empty
-  std::vector<std::string> command;
+  ProgramOptions program;
 };
 
 void check(const DryrunArguments& arguments) {
   check(arguments.gpus, arguments.allocators);
-  check_writable(arguments.json_file, "--json");
+  check_json_file(arguments.program);
   check_writable(arguments.record, "--record");
 }
 
@@ -58,20 +57,11 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   if (!arguments.record.empty()) {
     variables.emplace_back("SIMGPU_RECORD", fs::absolute(arguments.record).string());
   }
-  outcome.ended = run_program(arguments.command, variables);
+  outcome.ended = run_program(arguments.program.command, variables);
   outcome.rows =
       rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;
-}
-
-void write_json(const DryrunArguments& arguments, const json& rows) {
-  const std::string text = json_text(rows, 1) + "\n";
-  if (arguments.json_file.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(arguments.json_file, text);
-  }
 }
 
 int run(const DryrunArguments& arguments) {
@@ -90,14 +80,14 @@ int run(const DryrunArguments& arguments) {
     if (allocator == "gapless") instead = used_in_place(outcome.rows);
     if (!first) first = std::move(outcome);
   }
-  const std::string& program = arguments.command.front();
+  const std::string& program = arguments.program.command.front();
   const int status = first->ended.status();
   if (rows.empty()) {
     say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, first->torch_without_cuda));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
-  if (arguments.json) write_json(arguments, rows);
+  write_json(arguments.program, json_text(rows, 1));
   if (instead == "cudaMalloc") {
     fmt::print(
         stderr,
@@ -140,7 +130,6 @@ void add_dryrun(CLI::App& app, int& status) {
       "Exit status: the program's own (with the first allocator); 3 where one of its processes "
       "ended "
       "for lack of memory; 2 for bad input.");
-  command->add_option("-g,--gpu", arguments->gpus.gpus, gpus_help())->capture_default_str();
   command
       ->add_option(
           "-a,--allocator", arguments->allocators,
@@ -149,29 +138,16 @@ void add_dryrun(CLI::App& app, int& status) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::IsMember(simulated_allocators()));
-  command->add_option("-c,--conf", arguments->gpus.conf, "gapless's options, as GAPLESS_CONF");
   command->add_option(
       "--record", arguments->record,
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "
       "with the source line of every allocation, for each process");
-  CLI::Option* const to_json =
-      command
-          ->add_option(
-              "--json", arguments->json_file,
-              "Write one object per process and GPU to this file; without one, to standard "
-              "output after all that the program printed")
-          ->expected(0, 1);
-  command->add_option("--context", arguments->gpus.context,
-                      "What a CUDA context takes, in place of the GPU's usual figure");
-  command->add_flag("--strict", arguments->gpus.strict,
-                    "Stop at the first CUDA function that is not simulated, naming it");
-  command->add_option("command", arguments->command, "The program and its arguments, after --")
-      ->required();
-  command->positionals_at_end();
-  command->callback([arguments, to_json, &status] {
-    arguments->json = to_json->count() != 0;
-    status = run(*arguments);
-  });
+  add_gpu_options(*command, arguments->gpus);
+  add_program(
+      *command, arguments->program,
+      "Write one object per process and GPU to this file; without one, to standard "
+      "output after all that the program printed",
+      [arguments] { return run(*arguments); }, status);
 }
 
 }  // namespace gapless::tools

@@ -9,6 +9,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
 #include "allocator/driver/call.h"
+#include "tools/json_values.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -77,11 +78,6 @@ json end_of(const ProcessEnd& end) {
   return row;
 }
 
-json member(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() ? json() : *found;
-}
-
 // The request that failed: the one that ended the process, else the first. Null where none did.
 json out_of_memory_of(const ProcessReport& report) {
   const ProcessRecord& record = report.record;
@@ -110,10 +106,6 @@ json out_of_memory_of(const ProcessReport& report) {
     }
   }
   return request;
-}
-
-std::string size_text(const json& bytes) {
-  return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
 }
 
 std::string count_text(const json& count) {

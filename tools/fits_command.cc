@@ -21,6 +21,7 @@
 #include "tools/fits_text.h"
 #include "tools/inputs.h"
 #include "tools/memory_picture.h"
+#include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -40,10 +41,8 @@ struct FitsArguments {
   std::uint64_t steps = 0;   // 0: as many as it makes
   double limit_seconds = 0;  // 0: none
   bool show_output = false;
-  bool json = false;
-  std::string json_file;  // standard output where empty
   std::string picture;
-  std::vector<std::string> command;
+  ProgramOptions program;
 };
 
 void check(FitsArguments& arguments) {
@@ -52,7 +51,7 @@ void check(FitsArguments& arguments) {
     asked = {"gapless", "native", "expandable"};
   }
   check(arguments.gpus, asked);
-  check_writable(arguments.json_file, "--json");
+  check_json_file(arguments.program);
   check_writable(arguments.picture, "--picture");
   const std::string ending = fs::path(arguments.picture).extension();
   if (!arguments.picture.empty() && ending != ".svg" && ending != ".html") {
@@ -120,10 +119,10 @@ FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
   {
     RunProgress progress("gapless fits: with " + allocator, reports);
     if (!arguments.show_output) watching.look = [&progress] { progress.look(); };
-    end = run_watched(arguments.command, variables, watching);
+    end = run_watched(arguments.program.command, variables, watching);
   }
-  FitsRun run = judge_run(allocator, arguments.command.front(), reports, watching.output, end,
-                          arguments.worst_case);
+  FitsRun run = judge_run(allocator, arguments.program.command.front(), reports, watching.output,
+                          end, arguments.worst_case);
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (json& row : run.rows) row["seconds"] = run.seconds;
   return run;
@@ -170,23 +169,15 @@ int run(FitsArguments arguments) {
   }
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
-  const bool json_alone = arguments.json && arguments.json_file.empty();
   constexpr std::size_t kColumns = 80;
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
-  if (!json_alone) {
+  if (!arguments.program.json_on_output()) {
     say(stderr,
         "gapless fits: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n\n",
         arguments.gpus.gpus);
     fmt::print("{}", text_of_fits(runs, colour_wanted(), terminal == 0 ? kColumns : terminal));
   }
-  if (arguments.json) {
-    const std::string text = json_text(rows, 1) + "\n";
-    if (json_alone) {
-      fmt::print("{}", text);
-    } else {
-      write_file(arguments.json_file, text);
-    }
-  }
+  write_json(arguments.program, json_text(rows, 1));
   if (!arguments.picture.empty()) {
     const std::vector<MemoryPanel> panels = panels_of(runs);
     write_file(arguments.picture, arguments.picture.ends_with(".html")
@@ -217,7 +208,6 @@ void add_fits(CLI::App& app, int& status) {
       "not, "
       "or nobody knows of a program that ended well or was stopped; 2 bad input; else the "
       "program's own.");
-  command->add_option("-g,--gpu", arguments->gpus.gpus, gpus_help())->capture_default_str();
   std::vector<std::string> names = simulated_allocators();
   names.emplace_back("all");
   command
@@ -242,27 +232,15 @@ void add_fits(CLI::App& app, int& status) {
   command->add_flag("--show-output", arguments->show_output,
                     "Let the program print, and read what is typed, instead of keeping its output "
                     "for the case that it fails");
-  CLI::Option* const to_json =
-      command
-          ->add_option("--json", arguments->json_file,
-                       "Write one object per process, GPU and allocator to this file; without one, "
-                       "to standard output in place of the tables")
-          ->expected(0, 1);
   command->add_option("--picture", arguments->picture,
                       "Draw memory over time by what held it: FILE.svg, or FILE.html with the "
                       "tables in it");
-  command->add_option("-c,--conf", arguments->gpus.conf, "gapless's options, as GAPLESS_CONF");
-  command->add_option("--context", arguments->gpus.context,
-                      "What a CUDA context takes, in place of the GPU's usual figure");
-  command->add_flag("--strict", arguments->gpus.strict,
-                    "Stop at the first CUDA function that is not simulated, naming it");
-  command->add_option("command", arguments->command, "The program and its arguments, after --")
-      ->required();
-  command->positionals_at_end();
-  command->callback([arguments, to_json, &status] {
-    arguments->json = to_json->count() != 0;
-    status = run(*arguments);
-  });
+  add_gpu_options(*command, arguments->gpus);
+  add_program(
+      *command, arguments->program,
+      "Write one object per process, GPU and allocator to this file; without one, "
+      "to standard output in place of the tables",
+      [arguments] { return run(*arguments); }, status);
 }
 
 }  // namespace gapless::tools

@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "tools/dryrun_rows.h"
+#include "tools/json_values.h"
 #include "tools/process_reports.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -103,19 +104,10 @@ void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemo
   }
 }
 
-json member(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() ? json() : *found;
-}
-
 // --- verdicts ------------------------------------------------------------------------------------
 
 std::string times(std::uint64_t count, const char* one, const char* many) {
   return count == 1 ? fmt::format("1 {}", one) : fmt::format("{} {}", with_commas(count), many);
-}
-
-std::uint64_t number(const json& value) {
-  return value.is_number() ? value.get<std::uint64_t>() : 0;
 }
 
 // Why a run that ended well still does not say that it fits; empty where it does.

@@ -8,6 +8,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
+#include "tools/json_values.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -18,20 +19,6 @@ using nlohmann::json;
 using Align = Table::Align;
 
 constexpr std::size_t kPlacesShown = 8;
-
-json member(const json& object, const char* name) {
-  if (!object.is_object()) return {};
-  const auto found = object.find(name);
-  return found == object.end() ? json() : *found;
-}
-
-std::uint64_t number(const json& value) {
-  return value.is_number() ? value.get<std::uint64_t>() : 0;
-}
-
-std::string size_text(const json& bytes) {
-  return bytes.is_number() ? format_bytes(bytes.get<std::uint64_t>()) : "-";
-}
 
 // Lines of text under a table, broken at blanks.
 class Notes {

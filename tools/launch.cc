@@ -54,6 +54,34 @@ extern "C" void pass_on(int signal) {
   if (const pid_t child = running; child != 0) kill(child, signal);
 }
 
+// In a child, in a group of its own; returns only where the program cannot be started: errno.
+int execute_apart(const std::vector<std::string>& command, const Variables& variables,
+                  const fs::path& output, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) return ESRCH;  // it ended before that
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (!output.empty()) {
+    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (in < 0 || out < 0) return errno;
+    dup2(in, STDIN_FILENO);
+    for (const int file : {STDOUT_FILENO, STDERR_FILENO}) dup2(out, file);
+  }
+  return execute(command, variables);
+}
+
+// What a child wrote before it ended; 0 where it became the program.
+int read_error(int pipe) {
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = read(pipe, &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  return got == sizeof error ? error : 0;
+}
+
 [[noreturn]] void cannot_start(const std::string& program, int error) {
   throw InputError(program + ": cannot be run: " + std::strerror(error));
 }
@@ -97,43 +125,41 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   for (const int end : {SIGTERM, SIGHUP}) std::signal(end, pass_on);
   held.release();
   close(failed[1]);
-  int error = 0;
-  ssize_t got = 0;
-  while ((got = read(failed[0], &error, sizeof error)) < 0 && errno == EINTR) {
-  }
+  const int error = read_error(failed[0]);
   close(failed[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   running = 0;
   for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
-  if (got == sizeof error) cannot_start(command[0], error);
+  if (error != 0) cannot_start(command[0], error);
   if (WIFSIGNALED(status)) return {child, true, WTERMSIG(status)};
   return {child, false, WEXITSTATUS(status)};
 }
 
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,
                     const fs::path& output) {
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) throw InputError("fork: " + std::string(std::strerror(errno)));
-  if (child != 0) {
-    setpgid(child, child);  // whoever of both is first
-    return child;
+  if (child == 0) {
+    const int error = execute_apart(command, variables, output, parent);
+    (void)!write(failed[1], &error, sizeof error);
+    _exit(127);
   }
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(127);  // it ended before that
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (in < 0 || out < 0) _exit(127);
-  dup2(in, STDIN_FILENO);
-  for (const int file : {STDOUT_FILENO, STDERR_FILENO}) dup2(out, file);
-  (void)execute(command, variables);
-  _exit(127);
+  close(failed[1]);
+  const int no_child = errno;
+  if (child > 0) setpgid(child, child);  // whoever of both is first
+  const int error = child < 0 ? 0 : read_error(failed[0]);
+  close(failed[0]);
+  if (child < 0) throw InputError("fork: " + std::string(std::strerror(no_child)));
+  if (error != 0) {
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    cannot_start(command[0], error);
+  }
+  return child;
 }
 
 void become_program(const std::vector<std::string>& command, const Variables& variables) {

@@ -37,8 +37,8 @@ struct Ended {
 /// end are passed on to it. Throws InputError where it cannot be started.
 Ended run_program(const std::vector<std::string>& command, const Variables& variables);
 /// Begins a program in a process group of its own, which the terminal does not interrupt and which
-/// is told to end (SIGTERM) when this one does; its output goes into a file, and it has no input.
-/// Throws InputError where no process can be had; a program that cannot be started ends with 127.
+/// is told to end (SIGTERM) when this one does. Its output goes into a file, and it has no input;
+/// where no file is named it has this one's. Throws InputError where it cannot be started.
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,
                     const std::filesystem::path& output);
 /// The program in the place of this one; throws InputError where it cannot be started.

@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/program_options.h"
 
 namespace gapless::tools {
 namespace {
@@ -20,9 +21,7 @@ using nlohmann::json;
 
 struct RunArguments {
   std::string conf;
-  bool as_json = false;
-  std::string json_file;  // empty: standard output
-  std::vector<std::string> command;
+  ProgramOptions program;
 };
 
 // What the program had as options: --conf, or GAPLESS_CONF.
@@ -37,27 +36,20 @@ json options_in(const std::string& conf) {
 
 int run(const RunArguments& arguments) {
   check_conf(arguments.conf);
-  check_writable(arguments.json_file, "--json");
+  check_json_file(arguments.program);
   const std::string library = preload_library().string();
   Variables variables = {{"LD_PRELOAD", in_front(library, std::getenv("LD_PRELOAD"))}};
   if (!arguments.conf.empty()) variables.emplace_back("GAPLESS_CONF", arguments.conf);
-  if (!arguments.as_json) become_program(arguments.command, variables);
+  const std::vector<std::string>& command = arguments.program.command;
+  if (!arguments.program.json) become_program(command, variables);
   const auto begin = std::chrono::steady_clock::now();
-  const Ended ended = run_program(arguments.command, variables);
+  const Ended ended = run_program(command, variables);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  json report = {{"command", arguments.command},
-                 {"exit_status", ended.status()},
-                 {"signal", nullptr},
-                 {"seconds", took.count()},
-                 {"library", library},
-                 {"options", options_in(arguments.conf)}};
+  json report = {{"command", command}, {"exit_status", ended.status()},
+                 {"signal", nullptr},  {"seconds", took.count()},
+                 {"library", library}, {"options", options_in(arguments.conf)}};
   if (ended.by_signal) report["signal"] = ended.code;
-  const std::string text = json_text(report, 1) + "\n";
-  if (arguments.json_file.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(arguments.json_file, text);
-  }
+  write_json(arguments.program, json_text(report, 1));
   return ended.status();
 }
 
@@ -76,19 +68,11 @@ void add_run(CLI::App& app, int& status) {
       "Exit status: the program's own (128 and the signal that ended it); 2 where it cannot be\n"
       "started.");
   command->add_option("-c,--conf", arguments->conf, "Options, as GAPLESS_CONF: key:value,...");
-  CLI::Option* const to_json =
-      command
-          ->add_option("--json", arguments->json_file,
-                       "When the program has ended, write to this file how, after how long, and "
-                       "with which library and options it ran; without one, to standard output")
-          ->expected(0, 1);
-  command->add_option("command", arguments->command, "The program and its arguments, after --")
-      ->required();
-  command->positionals_at_end();
-  command->callback([arguments, to_json, &status] {
-    arguments->as_json = to_json->count() != 0;
-    status = run(*arguments);
-  });
+  add_program(
+      *command, arguments->program,
+      "When the program has ended, write to this file how, after how long, and "
+      "with which library and options it ran; without one, to standard output",
+      [arguments] { return run(*arguments); }, status);
 }
 
 }  // namespace gapless::tools

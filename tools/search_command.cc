@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/program_options.h"
 #include "tools/progress.h"
 #include "tools/say.h"
 #include "tools/search/search.h"
@@ -31,20 +32,12 @@ namespace {
 struct SearchArguments {
   SearchOptions options;
   std::vector<std::string> vary;
-  bool json = false;
-  std::string json_file;  // standard output where empty
-  std::vector<std::string> command;
+  ProgramOptions program;
 };
 
 void check(const SearchArguments& arguments) {
   const SearchOptions& options = arguments.options;
-  std::optional<std::uint64_t> context;
-  if (!options.context.empty()) context = bytes_of(options.context, "--context");
-  try {
-    (void)simgpu::parse_gpus(options.gpus, context);
-  } catch (const std::invalid_argument& error) {
-    throw InputError(std::string("--gpu: ") + error.what());
-  }
+  check(options.gpus, options.allocators);
   const auto& asked = options.allocators;
   for (auto each = asked.begin(); each != asked.end(); ++each) {
     if (std::find(asked.begin(), each, *each) != each) {
@@ -52,11 +45,10 @@ void check(const SearchArguments& arguments) {
     }
   }
   if (std::find(asked.begin(), asked.end(), "gapless") != asked.end()) {
-    check_conf(options.conf);
     (void)preload_library();
   }
   (void)simgpu::front_folder();
-  check_writable(arguments.json_file, "--json");
+  check_json_file(arguments.program);
   check_writable(options.resume, "--resume");
 }
 
@@ -64,11 +56,11 @@ int run(const SearchArguments& arguments) {
   check(arguments);
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
-  Search search(VariedCommand(arguments.command, std::move(varied)), arguments.options);
+  Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);
   say(stderr,
       "gapless search: dry runs on simulated GPUs ({}). Sizes are real; numbers computed are "
       "not.\n",
-      arguments.options.gpus);
+      arguments.options.gpus.gpus);
   Progress progress;
   const int signal = search.run([&](const SearchCell* cell, std::size_t index) {
     if (cell != nullptr) {
@@ -79,20 +71,12 @@ int run(const SearchArguments& arguments) {
                                    fmt::join(search.running(), "; ")));
   });
   progress.clear();
-  const bool to_file = arguments.json && !arguments.json_file.empty();
-  std::FILE* const people = arguments.json && !to_file ? stderr : stdout;
+  std::FILE* const people = arguments.program.json_on_output() ? stderr : stdout;
   const std::size_t columns = terminal_columns(fileno(people));
   std::fflush(stderr);
   fmt::print(people, "{}", text_of(search, people == stdout && colour_wanted(), columns));
-  if (arguments.json) {
-    const std::string text =
-        json_of(search).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    if (to_file) {
-      write_file(arguments.json_file, text);
-    } else {
-      fmt::print("{}", text);
-    }
-  }
+  write_json(arguments.program,
+             json_of(search).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace));
   if (signal != 0) {
     say(stderr, "gapless search: broken off{}\n",
         arguments.options.resume.empty()
@@ -102,8 +86,6 @@ int run(const SearchArguments& arguments) {
   }
   return all_found(search) ? kExitOk : kExitNoFit;
 }
-
-std::string known_gpus() { return fmt::format("{}", fmt::join(simgpu::gpu_profile_names(), ", ")); }
 
 }  // namespace
 
@@ -137,11 +119,6 @@ void add_search(CLI::App& app, int& status) {
       "known; 2 bad input, or a program that fails for another reason than memory; 128 and the "
       "signal that broke it off.");
   command
-      ->add_option(
-          "-g,--gpu", options.gpus,
-          "The GPUs, separated by commas: a size, a name, or NAME:SIZE. Known are " + known_gpus())
-      ->capture_default_str();
-  command
       ->add_option("-v,--vary", arguments->vary,
                    "What is varied: NAME=MIN:MAX, NAME=MIN:MAX:STEP or NAME=A,B,C, where the "
                    "command has {NAME} ({{NAME}} is left as {NAME}); or FILE:KEY=..., a value in a "
@@ -156,7 +133,6 @@ void add_search(CLI::App& app, int& status) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}));
-  command->add_option("-c,--conf", options.conf, "gapless's options, as GAPLESS_CONF");
   command->add_option("-j,--jobs", options.jobs,
                       "Probes at a time; where not given, as many as there are processors and "
                       "memory for, and one of programs that start ranks");
@@ -168,23 +144,12 @@ void add_search(CLI::App& app, int& status) {
   command->add_option("--resume", options.resume,
                       "Keep results of probes in this file, and use those that are in it: of the "
                       "same command, files that it names, GPUs, allocator and version");
-  CLI::Option* const to_json =
-      command
-          ->add_option("--json", arguments->json_file,
-                       "Write what was found, with every probe's, to this file; without one, to "
-                       "standard output")
-          ->expected(0, 1);
-  command->add_option("--context", options.context,
-                      "What a CUDA context takes, in place of the GPU's usual figure");
-  command->add_flag("--strict", options.strict,
-                    "Stop a probe at the first CUDA function that is not simulated");
-  command->add_option("command", arguments->command, "The program and its arguments, after --")
-      ->required();
-  command->positionals_at_end();
-  command->callback([arguments, to_json, &status] {
-    arguments->json = to_json->count() != 0;
-    status = run(*arguments);
-  });
+  add_gpu_options(*command, options.gpus);
+  add_program(
+      *command, arguments->program,
+      "Write what was found, with every probe's, to this file; without one, to "
+      "standard output",
+      [arguments] { return run(*arguments); }, status);
 }
 
 }  // namespace gapless::tools

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "allocator/base/error.h"
 #include "simgpu/front_libraries.h"
@@ -97,14 +98,18 @@ std::string used_in_place(const json& rows) {
   return gapless ? "" : "cudaMalloc";
 }
 
-std::string gpus_help() {
-  std::string names;
-  for (const std::string& name : simgpu::gpu_profile_names()) {
-    names += (names.empty() ? "" : ", ") + name;
-  }
-  return "The GPUs, separated by commas: a size, a name, or NAME:SIZE; 3x16GiB are three. Known "
-         "are " +
-         names;
+void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
+  command
+      .add_option("-g,--gpu", gpus.gpus,
+                  fmt::format("The GPUs, separated by commas: a size, a name, or NAME:SIZE; "
+                              "3x16GiB are three. Known are {}",
+                              fmt::join(simgpu::gpu_profile_names(), ", ")))
+      ->capture_default_str();
+  command.add_option("-c,--conf", gpus.conf, "gapless's options, as GAPLESS_CONF");
+  command.add_option("--context", gpus.context,
+                     "What a CUDA context takes, in place of the GPU's usual figure");
+  command.add_flag("--strict", gpus.strict,
+                   "Stop at the first CUDA function that is not simulated, naming it");
 }
 
 }  // namespace gapless::tools

@@ -1,4 +1,4 @@
-// A program on simulated GPUs, as `dryrun` and `fits` have it run: which GPUs, with which
+// A program on simulated GPUs, as `dryrun`, `fits` and `search` have it run: which GPUs, with which
 // allocator, and where its processes leave word.
 //
 //   LD_PRELOAD               what puts gapless in its place | the libraries in front of CUDA's
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/launch.h"
@@ -42,7 +43,7 @@ std::string no_gpu_used(const std::string& program, int status, const std::strin
 /// gapless. Empty where all is well.
 std::string used_in_place(const nlohmann::json& rows);
 
-/// For --gpu's help: what may be given.
-std::string gpus_help();
+/// Adds --gpu, --conf, --context and --strict.
+void add_gpu_options(CLI::App& command, SimulatedGpus& gpus);
 
 }  // namespace gapless::tools

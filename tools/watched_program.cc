@@ -5,15 +5,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "allocator/base/error.h"
 
 namespace gapless::tools {
 namespace {
@@ -49,29 +45,6 @@ class CountedInterrupts {
  private:
   struct sigaction before_[std::size(kSignals)]{};
 };
-
-// In the child; returns only where the program cannot be started: errno.
-int become(const std::vector<std::string>& command, const Variables& variables,
-           const fs::path& output) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);  // as main() found it
-  if (!output.empty()) {
-    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (in < 0 || out < 0) return errno;
-    dup2(in, STDIN_FILENO);
-    for (const int file : {STDOUT_FILENO, STDERR_FILENO}) dup2(out, file);
-  }
-  std::vector<char*> argv;
-  argv.reserve(command.size() + 1);
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  execvp(argv[0], argv.data());
-  return errno;
-}
 
 // Processes whose parent is this one: those that lost theirs are, too (PR_SET_CHILD_SUBREAPER).
 std::vector<pid_t> children() {
@@ -138,25 +111,10 @@ class Stop {
 
 WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
                        const Watching& watching) {
-  int failed[2];
-  if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
   const CountedInterrupts counted;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::vector<pid_t> before = children();
-  const pid_t child = fork();
-  if (child < 0) throw InputError("fork: " + std::string(std::strerror(errno)));
-  if (child == 0) {
-    const int error = become(command, variables, watching.output);
-    (void)!write(failed[1], &error, sizeof error);
-    _exit(127);
-  }
-  setpgid(child, child);  // whoever of both is first
-  close(failed[1]);
-  int error = 0;
-  ssize_t got = 0;
-  while ((got = read(failed[0], &error, sizeof error)) < 0 && errno == EINTR) {
-  }
-  close(failed[0]);
+  const pid_t child = start_program(command, variables, watching.output);
   WatchedEnd end;
   Stop stop(child);
   const Clock::time_point begin = Clock::now();
@@ -178,9 +136,6 @@ WatchedEnd run_watched(const std::vector<std::string>& command, const Variables&
     usleep(20'000);
   }
   if (stop.begun()) end_all_left(before);
-  if (got == sizeof error) {
-    throw InputError(command[0] + ": cannot be run: " + std::strerror(error));
-  }
   end.ended = WIFSIGNALED(status) ? Ended{child, true, WTERMSIG(status)}
                                   : Ended{child, false, WEXITSTATUS(status)};
   return end;

@@ -141,6 +141,8 @@ Status DeviceAllocator::end_pool(PoolId id) {
 
 bool DeviceAllocator::may_capture_unseen(const DeviceHeap& heap) const {
   if (capture_marks_ && *capture_marks_ == 0) return false;
+  // Requests of all pools are seen there.
+  if (&heap != &main_.heap) return main_.heap.streams().any_capturing();
   const StreamSets& sets = heap.streams().sets();
   std::vector<StreamHandle> seen;
   for (std::size_t i = 0; i < sets.streams(); ++i) {

@@ -180,5 +180,33 @@ TEST_F(Lending, ABegunPoolThatServedARequestIsNoCapture) {
   release_all(kPool);
 }
 
+// The heap of a pool with memory of its own has seen none of the other pools' streams.
+TEST_F(Lending, ACaptureThatServedARequestIsOneToAllPools) {
+  start();
+  const PoolSource source{
+      [&](std::uint64_t bytes) {
+        DeviceAddress address = 0;
+        return gpu->mem_alloc(0, bytes, address) == DriverStatus::ok ? address : 0;
+      },
+      [&](DeviceAddress address, std::uint64_t /*bytes*/) { gpu->mem_free(0, address); }};
+  EXPECT_EQ(allocator->retain_pool(kOther), Status::ok);
+  EXPECT_EQ(allocator->set_pool_source(kOther, source), Status::ok);
+  begin(kOther, {third});
+  const DeviceAddress own = alloc(4 * MiB, third);
+  free(own);
+  begin(kPool, {side});
+  gpu->begin_capture(0, side);
+  const DeviceAddress captured = alloc(2 * MiB, side);
+  // Waiting for the device would end the capture.
+  DeviceAddress none = 0;
+  EXPECT_EQ(allocator->alloc(128 * MiB, third, none), Status::out_of_memory);
+  (void)gpu->end_capture(side);
+  free(captured);
+  end(kPool);
+  end(kOther);
+  release_all(kOther);
+  release_all(kPool);
+}
+
 }  // namespace
 }  // namespace gapless

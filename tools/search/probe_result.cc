@@ -4,17 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "tools/json_values.h"
+
 namespace gapless::tools {
 namespace {
 
 using nlohmann::json;
 
 // A row may come from a file.
-json member(const json& row, const char* name) {
-  const auto found = row.is_object() ? row.find(name) : row.end();
-  return found == row.end() ? json() : *found;
-}
-
 double number(const json& row, const char* name) {
   const json value = member(row, name);
   return value.is_number() ? value.get<double>() : 0;

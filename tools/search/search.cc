@@ -146,11 +146,11 @@ json Search::key(const SearchCell& cell, std::size_t index) {
     values[varied.name] = varied.values[setting[i]];
   }
   return {{"version", gapless_version()},
-          {"gpus", options_.gpus},
-          {"context", options_.context},
-          {"strict", options_.strict},
+          {"gpus", options_.gpus.gpus},
+          {"context", options_.gpus.context},
+          {"strict", options_.gpus.strict},
           {"allocator", cell.allocator},
-          {"conf", cell.allocator == "gapless" ? options_.conf : ""},
+          {"conf", cell.allocator == "gapless" ? options_.gpus.conf : ""},
           {"folder", fs::current_path().string()},
           {"command", words},
           {"values", std::move(values)},
@@ -190,7 +190,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   std::vector<std::string> words = {fs::read_symlink("/proc/self/exe"),
                                     "dryrun",
                                     "--gpu",
-                                    options_.gpus,
+                                    options_.gpus.gpus,
                                     "--allocator",
                                     cells_[cell].allocator,
                                     "--json",
@@ -198,9 +198,9 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
-  add("--context", options_.context);
-  if (cells_[cell].allocator == "gapless") add("--conf", options_.conf);
-  if (options_.strict) words.emplace_back("--strict");
+  add("--context", options_.gpus.context);
+  if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
+  if (options_.gpus.strict) words.emplace_back("--strict");
   words.emplace_back("--");
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());

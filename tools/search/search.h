@@ -27,16 +27,14 @@
 #include "tools/search/probe_result.h"
 #include "tools/search/probes.h"
 #include "tools/search/varied.h"
+#include "tools/simulated_run.h"
 #include "tools/temporary_folder.h"
 
 namespace gapless::tools {
 
 struct SearchOptions {
-  std::string gpus = "A100";
+  SimulatedGpus gpus;
   std::vector<std::string> allocators = {"native", "expandable", "gapless"};
-  std::string conf;
-  std::string context;
-  bool strict = false;
   std::string resume;
   double timeout_seconds = 600;
   std::size_t jobs = 0;  // 0: as many as there are processors, and one where ranks were started

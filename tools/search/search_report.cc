@@ -257,7 +257,7 @@ Json json_of(const Search& search) {
     }
   }
   return {{"version", gapless_version()},       {"command", search.command().words()},
-          {"gpus", search.options().gpus},      {"vary", std::move(vary)},
+          {"gpus", search.options().gpus.gpus}, {"vary", std::move(vary)},
           {"probes_run", search.probes_done()}, {"allocators", std::move(allocators)}};
 }
 
