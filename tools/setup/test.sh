@@ -164,8 +164,12 @@ for version in 2.11 2.15; do
       cmake --build --preset release -- --quiet
   }
   check "torch $version: adapter" adapter
+  # What asks more of our own commands than of torch runs with one torch.
+  once=()
+  [ "$version" = 2.11 ] ||
+    once=(--ignore tests/torch/test_search.py --ignore tests/torch/test_pytest_plugin.py)
   ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist worksteal \
-    tests/torch --junit-xml "$report" || true
+    tests/torch "${once[@]}" --junit-xml "$report" || true
   count "torch $version" "$report"
 done
 
