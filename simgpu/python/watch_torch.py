@@ -175,7 +175,9 @@ def _begin():
     except RuntimeError:  # cudaMallocAsync and allocators of the user's own have no observers
         pass
     if RECORD:
-        torch.cuda.memory._record_memory_history(max_entries=10_000_000)
+        # Not the stacks of frees: torch's gathering them loses an exception that unwinds at the time, as that which
+        # ends the recomputation of a checkpoint.
+        torch.cuda.memory._record_memory_history(context="alloc", max_entries=10_000_000)
     elif torch.cuda.get_allocator_backend() == "gapless" and not torch._C._cuda_isHistoryEnabled():
         # So that its messages say where in the program memory comes from.
         torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=20_000)

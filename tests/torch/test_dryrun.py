@@ -154,6 +154,18 @@ def test_recorded_history_is_a_trace(dryrun, tmp_path):
     assert row["peak_reserved_bytes"] == 802 << 20
 
 
+def test_a_checkpointed_program_is_recorded(dryrun, tmp_path):
+    """Its recomputation ends with an exception, in the middle of an operator."""
+    _, (row,) = dryrun("--gpu", "2GiB", "--record", str(tmp_path / "run.pickle"), program="""
+import torch
+from torch.utils.checkpoint import checkpoint
+linear, drop = torch.nn.Linear(64, 64, device="cuda"), torch.nn.Dropout()
+rows = torch.randn(8, 64, device="cuda", requires_grad=True)
+checkpoint(lambda x: drop(linear(drop(linear(x)))), rows, use_reentrant=False).sum().backward()
+""")
+    assert row["fits"] and list(tmp_path.glob("run.*.pickle"))
+
+
 def test_children_are_reported_too(dryrun):
     program = """
 import subprocess, sys, torch
