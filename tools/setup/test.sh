@@ -39,6 +39,10 @@ quietly() { # quietly NAME COMMAND...: what it prints is shown where it fails, a
   }
 }
 
+part() { # part NAME: what comes now, and after how long
+  echo "== $1 (after $((SECONDS / 60)) min $((SECONDS % 60)) s)"
+}
+
 count() { # count NAME REPORT: adds what a JUnit report says
   local counts p f s
   counts=$(python3 tools/setup/count_tests.py "$2") || {
@@ -56,7 +60,7 @@ count() { # count NAME REPORT: adds what a JUnit report says
 suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"), run their tests
   local preset=$1 targets=$2
   shift 2
-  echo "== $preset"
+  part "$preset"
   # From scratch files are compiled several at a time: little more than half as long.
   local fresh=()
   [ -e "build/$preset" ] || fresh=(-DCMAKE_UNITY_BUILD=ON)
@@ -117,13 +121,13 @@ every_target() { # each target of the Makefile was tried here, and `make help` t
 } >"$(mktemp)" 2>&1 &
 fetching=$!
 
-echo "== layers and formats"
+part "layers and formats"
 check "layers" python3 tools/setup/check_layers.py
 check "lint" target lint SHORT=1
 check "format" try_format
 check "clean" try_clean
 
-echo "== release"
+part "release"
 rm -f build/release/tests.xml
 GAPLESS_MODEL_OPS=165000 target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
 count release build/release/tests.xml
@@ -138,16 +142,16 @@ GAPLESS_MODEL_OPS=10000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asa
 suite tsan threads_test -R 'Thread|Mutex'
 wait "$fetching"
 
-echo "== gpu kit"
+part "gpu kit"
 check "gpu kit" gpu_kit
 
-echo "== peers and demo"
+part "peers and demo"
 check "peers" quietly peers peers
 check "demo" quietly demo target demo
 
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
 for version in 2.11 2.15; do
-  echo "== torch $version"
+  part "torch $version"
   report="build/torch-$version.xml"
   rm -f "$report"
   if ! tools/setup/torch.sh "$version"; then
@@ -176,7 +180,7 @@ done
 # PyTorch's own allocator tests (without SHORT they run with the native allocator, too), and torch as
 # pip installs it, with NVIDIA's libraries beside ours.
 check "conformance" target conformance SHORT=1
-echo "== torch 2.11 with NVIDIA's wheels"
+part "torch 2.11 with NVIDIA's wheels"
 if tools/setup/torch.sh 2.11 full; then
   rm -f build/torch-full.xml
   .venv-torch-2.11-full/bin/python -m pytest -q -n "$jobs" tests/torch/test_device.py tests/torch/test_operators.py \
@@ -188,9 +192,9 @@ else
 fi
 
 # What README.md and docs/ print works as it is printed.
-echo "== documents"
+part "documents"
 rm -f build/docs.xml
-.venv-torch-2.11/bin/python -m pytest -q tests/docs --junit-xml build/docs.xml || true
+.venv-torch-2.11/bin/python -m pytest -q -n "$jobs" --dist worksteal tests/docs --junit-xml build/docs.xml || true
 count "documents" build/docs.xml
 
 check "every target of the Makefile" every_target
