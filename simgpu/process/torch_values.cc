@@ -41,7 +41,7 @@ void load_values() {
   if (install == nullptr) return;
   install();
   const Entry entry;
-  entry.process.recorder.computes();
+  entry.process.recorder.computes(entry.process.config().unknown_noise);
 }
 
 }  // namespace gapless::simgpu

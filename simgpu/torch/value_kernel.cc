@@ -55,7 +55,8 @@ c10::IValue with_tensors(const c10::IValue& value, F&& f) {
 // The CPU's operators run by themselves: no autograd, no autocast, nobody who listens.
 class OnCpu {
   c10::impl::ForceDispatchKeyGuard keys_{
-      {}, c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
+      c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
+      c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
               c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
   at::DisableRecordFunctionGuard unheard_;
 };
@@ -180,7 +181,7 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
     const OnCpu on_cpu;
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &computation.stack);
     computation.done = true;
-  } catch (const std::exception&) {  // it cannot be had there, or is an error that a GPU asserts
+  } catch (const std::exception& e) { if (getenv("VDEBUG")) fprintf(stderr,"EXC %s\n", e.what());  // it cannot be had there, or is an error that a GPU asserts
     computation.done = false;
   }
   return computation.done;
@@ -372,10 +373,13 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (inside.where().graph != nullptr) {
     note_captured(inside.where().graph, *stack, written);
   }
+  const bool dbg=getenv("VDEBUG");
+  if (dbg) fprintf(stderr,"OP %s know %d computes %d done %d written %zu\n", facts_.name.c_str(), knowledge, computes, computation.done, written.size());
   if (computes && (computation.done || compute(op, computation)) &&
       keep(computation, *stack, written)) {
     return;
   }
+  if (dbg) fprintf(stderr,"   not kept\n");
   if (facts_.copies) return;  // as bytes, they took along what is known of them
   forget(*stack, written);
   if (!kept.empty()) guess(kept, *stack);

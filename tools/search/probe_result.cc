@@ -132,6 +132,9 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
           *rows, [](const json& each) { return number(each, "caught_out_of_memory") > 0; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
   }
+  if (const json* const row = first_that(*rows, is_estimate)) {
+    return is(Probed::not_known, kNotKnown, estimate_note(*row));
+  }
   return is(Probed::fits, text_in((*rows)[0], "verdict"), "");
 }
 
