@@ -22,6 +22,10 @@ constexpr std::array<std::string_view, 12> kFills = {
     "aten::normal_", "aten::random_",    "aten::exponential_", "aten::bernoulli_",
     "aten::cauchy_", "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_"};
 
+// Results that are given as arguments, without being called out=.
+constexpr std::array<std::string_view, 2> kOnlyWrite = {"aten::_cummax_helper",
+                                                        "aten::_cummin_helper"};
+
 constexpr std::array<std::string_view, 10> kSizedByData = {
     "aten::nonzero",       "aten::_unique",
     "aten::_unique2",      "aten::unique_dim",
@@ -65,11 +69,13 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   facts.name = facts.base;
   if (!schema.overload_name().empty()) facts.name += "." + schema.overload_name();
   const bool fills = is_one_of(facts.base, kFills);
+  const bool only_writes = is_one_of(facts.base, kOnlyWrite);
   for (const c10::Argument& argument : schema.arguments()) {
     Argument made;
     if (holds_tensors(argument.type())) {
       made.role = !is_written(argument)                        ? Role::reads
-                  : argument.is_out() || (fills && !facts.writes) ? Role::writes
+                  : argument.is_out() || only_writes || (fills && !facts.writes)
+                      ? Role::writes
                                                                : Role::reads_and_writes;
       made.resized = is_written(argument) && argument.is_out();
       facts.writes = facts.writes || is_written(argument);

@@ -19,6 +19,11 @@ namespace {
 using Role = OperatorFacts::Role;
 using Guess = OperatorFacts::Guess;
 
+// Estimate of process_record.h.
+constexpr int kNumber = 0;
+constexpr int kFlag = 1;
+constexpr int kSize = 2;
+
 // Calls f(tensor) for each that an argument or a result holds, until f is false.
 template <class F>
 bool each_tensor(const c10::IValue& value, F&& f) {
@@ -187,48 +192,45 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
   return computation.done;
 }
 
-bool ValueKernel::keep(const Computation& computation, Stack& results,
+void ValueKernel::keep(const Computation& computation, Stack& results,
                        const std::vector<at::Tensor>& written) const {
-  const std::size_t first = results.size() - facts_.fresh.size();
-  const auto matches = [](const at::Tensor& there, const at::Tensor& here) {
-    return is_on_device(there) && here.defined() && there.sizes() == here.sizes() &&
-           there.scalar_type() == here.scalar_type();
-  };
-  const auto each_result = [&](auto&& f) {
-    for (const std::size_t i : c10::irange(facts_.fresh.size())) {
-      if (!facts_.fresh[i]) continue;
-      std::vector<at::Tensor> here;
-      each_tensor(computation.stack[i], [&](const at::Tensor& tensor) {
-        here.push_back(tensor);
-        return true;
-      });
-      std::size_t next = 0;
-      const bool all = each_tensor(results[first + i], [&](const at::Tensor& tensor) {
-        return next < here.size() && f(tensor, here[next++]);
-      });
-      if (!all || next != here.size()) return false;
-    }
-    return true;
-  };
-  if (!each_result(matches) || computation.written.size() != written.size()) return false;
-  for (const std::size_t i : c10::irange(written.size())) {
-    if (written[i].is_cuda() && !matches(written[i], computation.written[i])) return false;
-  }
   const OnCpu on_cpu;
-  each_result([&](const at::Tensor& there, const at::Tensor& here) {
-    write_values(there, here, computation.knowledge);
-    return true;
-  });
-  for (const std::size_t i : c10::irange(written.size())) {
-    if (written[i].is_cuda()) write_values(written[i], computation.written[i], computation.knowledge);
+  const auto take = [&](const at::Tensor& there, const at::Tensor& here) {
+    if (!is_on_device(there)) return;
+    if (here.defined() && there.sizes() == here.sizes() &&
+        there.scalar_type() == here.scalar_type()) {
+      write_values(there, here, computation.knowledge);
+    } else {
+      forget_values(there);
+    }
+  };
+  for (const std::size_t i : c10::irange(written.size())) take(written[i], computation.written[i]);
+  const std::size_t first = results.size() - facts_.fresh.size();
+  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
+    c10::IValue& there = results[first + i];
+    if (!facts_.fresh[i]) {
+      if (!there.isTensor() && !there.isList()) there = computation.stack[i];  // aten::equal's
+      continue;
+    }
+    std::vector<at::Tensor> here;
+    each_tensor(computation.stack[i], [&](const at::Tensor& tensor) {
+      here.push_back(tensor);
+      return true;
+    });
+    std::size_t next = 0;
+    each_tensor(there, [&](const at::Tensor& tensor) {
+      take(tensor, next < here.size() ? here[next] : at::Tensor());
+      ++next;
+      return true;
+    });
   }
-  return true;
 }
 
 void ValueKernel::forget(const Stack& results, const std::vector<at::Tensor>& written) const {
   for (const at::Tensor& tensor : written) {
     if (is_on_device(tensor)) forget_values(tensor);
   }
+  if (results.empty()) return;  // there are none yet
   const std::size_t first = results.size() - facts_.fresh.size();
   for (const std::size_t i : c10::irange(facts_.fresh.size())) {
     if (!facts_.fresh[i]) continue;
@@ -310,8 +312,6 @@ void ValueKernel::read_back(const c10::OperatorHandle& op, c10::DispatchKeySet k
   Inside inside(/*computes=*/false);
   const at::Tensor tensor = stack->back().toTensor();
   if (is_on_device(tensor)) {
-    constexpr int kNumber = 0;
-    constexpr int kFlag = 1;
     inside.where().reads = tensor.scalar_type() == at::kBool ? kFlag : kNumber;
     if (knowledge_of(tensor) == kNone) {
       const OnCpu on_cpu;
@@ -338,7 +338,6 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return kernel_.callBoxed(op, keys, stack);
   }
 
-  constexpr int kSize = 2;
   if (facts_.sized_by_data && !captures) {
     if (const at::Tensor& from = arguments[0].toTensor(); is_on_device(from)) {
       if (knowledge_of(from) == kNone) {
@@ -368,18 +367,15 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
       inside.where().answer = result.dim() == 0 ? 0 : result.size(dim);
     }
   }
+  if (facts_.base == "aten::equal" && knowledge != kKnown && !captures) simgpu_estimated(kFlag);
   if (!written.empty()) forget({}, written);
   kernel_.callBoxed(op, keys, stack);
   if (inside.where().graph != nullptr) {
     note_captured(inside.where().graph, *stack, written);
   }
-  const bool dbg=getenv("VDEBUG");
-  if (dbg) fprintf(stderr,"OP %s know %d computes %d done %d written %zu\n", facts_.name.c_str(), knowledge, computes, computation.done, written.size());
-  if (computes && (computation.done || compute(op, computation)) &&
-      keep(computation, *stack, written)) {
-    return;
+  if (computes && (computation.done || compute(op, computation))) {
+    return keep(computation, *stack, written);
   }
-  if (dbg) fprintf(stderr,"   not kept\n");
   if (facts_.copies) return;  // as bytes, they took along what is known of them
   forget(*stack, written);
   if (!kept.empty()) guess(kept, *stack);

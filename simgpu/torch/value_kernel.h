@@ -35,8 +35,8 @@ class ValueKernel final : public c10::OperatorKernel {
   [[nodiscard]] std::vector<at::Tensor> written_by(const c10::IValue* arguments) const;
   [[nodiscard]] Computation prepare(const c10::IValue* arguments, int knowledge) const;
   static bool compute(const c10::OperatorHandle& op, Computation& computation);
-  /// False where a result is not as the CPU's.
-  bool keep(const Computation& computation, Stack& results,
+  /// What has not the CPU's sizes, nobody knows.
+  void keep(const Computation& computation, Stack& results,
             const std::vector<at::Tensor>& written) const;
   void forget(const Stack& results, const std::vector<at::Tensor>& written) const;
   void note_captured(void* graph, const Stack& results,
