@@ -44,8 +44,8 @@ for _ in range(3):
     assert len(logits[torch.isnan(scores[0])]) == 0
 """)
     assert ("peaks are estimates from here: the size of a tensor followed from numbers that nobody knows (by a mask, "
-            "nonzero, unique, repeat_interleave) 6 times, first in step 0 (train.py:15)") in text
-    assert rows[0]["estimates_from"] == {"kind": "size", "count": 6, "step": 0, "line": "train.py:15",
+            "nonzero, unique, repeat_interleave) 6 times, first in step 0 (train.py:16)") in text
+    assert rows[0]["estimates_from"] == {"kind": "size", "count": 6, "step": 0, "line": "train.py:16",
                                          "library_line": None}
 
     text, rows = dryrun("--gpu", "2GiB", "--unknown", "noise", program=SELECTS + """
@@ -54,7 +54,7 @@ if scores.sum() > 1:
     pass
 assert scores[0].tolist() != [0, 0, 0, 0]
 """)
-    assert "a flag that nobody knows was read once in step 0 (train.py:12): if the program branches by it" in text
+    assert "a flag that nobody knows was read once in step 0 (train.py:13): if the program branches by it" in text
     assert rows[0]["estimates_from"]["kind"] == "flag" and rows[0]["unknown"] == "noise"
 
 

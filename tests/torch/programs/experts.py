@@ -7,7 +7,7 @@ import transformers
 from transformers.models.mixtral import modeling_mixtral
 
 config = transformers.MixtralConfig(
-    vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+    vocab_size=100, hidden_size=256, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, num_local_experts=8, num_experts_per_tok=2, max_position_embeddings=64, output_router_logits=True)
 config._experts_implementation = "eager"
 model = transformers.MixtralForCausalLM(config).cuda().train()
@@ -18,7 +18,7 @@ linear = torch.nn.functional.linear
 
 def count(input, weight, *rest):
     """Remembers how many tokens an expert's first product has."""
-    if input.dim() == 2 and weight.shape[-1] == 32 and weight.shape[0] in (64, 128):
+    if input.dim() == 2 and weight.shape[-1] == 256 and weight.shape[0] in (64, 128):
         loads.append(input.shape[0])
     return linear(input, weight, *rest)
 
