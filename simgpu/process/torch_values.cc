@@ -7,6 +7,7 @@
 
 #include "simgpu/process/loaded_libraries.h"
 #include "simgpu/process/process.h"
+#include "simgpu/torch/build_library.h"
 #include "simgpu/torch/torch_version.h"
 
 namespace gapless::simgpu {
@@ -19,7 +20,13 @@ Install find_install(const std::string& version) {
   const std::string own = path_of_loaded("libsimgpu.so");
   const std::string path =
       own.substr(0, own.rfind('/') + 1) + "torch/libsimgpu_torch-" + version + ".so";
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const std::string libraries = own.substr(0, own.rfind('/')) + "/..";
+    const std::string built = build_library("numbers", package_folder(libraries), libraries,
+                                            loaded_torch_folder());
+    library = built.empty() ? nullptr : dlopen(built.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (library == nullptr) return nullptr;
   return reinterpret_cast<Install>(dlsym(library, "simgpu_torch_install"));
 }

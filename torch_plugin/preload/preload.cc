@@ -22,7 +22,7 @@
 #include <dlfcn.h>
 
 #include "allocator/base/terminal_text.h"
-#include "torch_plugin/preload/build_adapter.h"
+#include "simgpu/torch/build_library.h"
 #include "simgpu/torch/torch_version.h"
 
 namespace gapless::torch_plugin {
@@ -88,7 +88,7 @@ void* adapter_for(const std::string& version, const std::string& package) {
     if (void* const adapter = load(folder + "/" + kAdapter + version + ".so")) return adapter;
     why = dlerror();
   }
-  if (const std::string built = build_adapter(package, folder, simgpu::loaded_torch_folder());
+  if (const std::string built = simgpu::build_library("adapter", package, folder, simgpu::loaded_torch_folder());
       !built.empty()) {
     if (void* const adapter = load(built)) return adapter;
     why = dlerror();
@@ -109,7 +109,7 @@ std::string install() {
     say("this torch is too old to tell its version: PyTorch's own allocator is used");
     return {};
   }
-  const std::string package = package_folder(own_folder());
+  const std::string package = simgpu::package_folder(own_folder());
   void* const adapter = adapter_for(version, package);
   if (adapter == nullptr) return {};
   using Install = int (*)(char*, std::size_t);
