@@ -304,6 +304,7 @@ std::shared_ptr<SharedContents> MemoryModel::share(MemHandle handle) {
   }
   known.chunks.clear();
   shared_[known.shared->id()] = handle;
+  shares_ = true;
   return known.shared;
 }
 
@@ -334,6 +335,7 @@ DriverStatus MemoryModel::import(std::shared_ptr<SharedContents> contents, MemHa
   made.bytes = contents->bytes();
   made.charged = false;
   made.shared = std::move(contents);
+  shares_ = true;
   return DriverStatus::ok;
 }
 

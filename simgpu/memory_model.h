@@ -126,6 +126,13 @@ class MemoryModel {
   /// What was written there is zeros again.
   void forget(const PhysicalRange& range);
   [[nodiscard]] bool has_contents(const PhysicalRange& range) const;
+  /// Whether other processes may see any memory here.
+  [[nodiscard]] bool shares() const { return shares_; }
+  /// Whether other processes may see it, and write to it.
+  [[nodiscard]] bool is_shared(MemHandle handle) const {
+    const auto found = handles_.find(handle);
+    return found != handles_.end() && found->second.shared != nullptr;
+  }
   /// Host memory that contents take.
   [[nodiscard]] std::uint64_t kept_bytes() const { return *kept_bytes_; }
 
@@ -173,6 +180,7 @@ class MemoryModel {
   std::unordered_map<MemHandle, Handle> handles_;
   MemHandle next_handle_ = 1;
   std::map<std::uint64_t, MemHandle> shared_;  // by SharedContents::id()
+  bool shares_ = false;
   AddressRanges reservations_{0x7000'0000'0000};
   std::map<DeviceAddress, Mapping> mappings_;
   AddressRanges plain_{0x0200'0000'0000};  // mem_alloc

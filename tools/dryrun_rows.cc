@@ -142,13 +142,26 @@ std::string request_text(const json& request, bool has_torch) {
   return fmt::format("{} on GPU {}", text, request["device"].get<int>());
 }
 
-// Selections that found nothing: where nothing is known of what they select by, they never do.
-json empty_selections_of(const ProcessReport& report) {
-  if (report.record.empty_selections == 0) return {};
-  const json lines = member(report.torch, "first_empty_selection");
-  return {{"count", report.record.empty_selections},
-          {"line", lines.is_object() ? member(lines, "line") : json()},
-          {"library_line", lines.is_object() ? member(lines, "library_line") : json()}};
+// The gravest of what followed from numbers that nobody knows, where it was first: a size, a flag
+// that was read, or another number. Without the library that computes numbers nobody tells what
+// was read, and what had a size by it.
+json estimates_of(const ProcessReport& report) {
+  const ProcessRecord& record = report.record;
+  constexpr const char* kNames[simgpu::kEstimates] = {"number", "flag", "size"};
+  const json all = member(report.torch, "first_estimates");
+  for (int kind = simgpu::kEstimates - 1; kind >= 0; --kind) {
+    if (record.estimates[kind] == 0) continue;
+    const json first = all.is_object() ? member(all, kNames[kind]) : json();
+    const auto told = [&](const char* name) {
+      return first.is_object() ? member(first, name) : json();
+    };
+    return {{"kind", kNames[kind]},
+            {"count", record.estimates[kind]},
+            {"step", told("step")},
+            {"line", told("line")},
+            {"library_line", told("library_line")}};
+  }
+  return {};
 }
 
 // A sentence on what is not plainly "yes".
@@ -209,7 +222,10 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
                              {"out_of_memory", request},
                              {"end", end_of(report.facts.end)},
                              {"exception", member(report.torch, "exception")},
-                             {"empty_selections", empty_selections_of(report)},
+                             {"estimates_from", estimates_of(report)},
+                             {"unknown", record.unknown_noise ? "noise" : "zeros"},
+                             {"computes_numbers",
+                              record.has_torch ? json(record.computes_numbers) : json()},
                              {"unknown_workspaces", words_of(record.unknown_workspaces)},
                              {"record", member(report.torch, "record")},
                              {"exit_status", exit_status}};
@@ -247,20 +263,52 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
   return rows;
 }
 
+std::string estimate_note(const json& row) {
+  const json from = member(row, "estimates_from");
+  if (!from.is_object()) return {};
+  const std::string kind = from["kind"];
+  const bool computes = member(row, "computes_numbers") != false;
+  if (kind == "number" && computes) return {};
+  const std::string step = from["step"].is_number()
+                               ? fmt::format(" in step {}", from["step"].get<std::uint64_t>())
+                               : "";
+  const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
+                                        from["count"] == 1 ? "" : ", first", step) +
+                            lines_text(from);
+  const std::string zeros = member(row, "unknown") == "noise" ? "noise" : "zeros";
+  if (!computes) {
+    return fmt::format(
+        "peaks may be estimates: numbers were read back {}; for this version of PyTorch none are "
+        "computed, and unknown ones are {}",
+        where, zeros);
+  }
+  if (kind == "size") {
+    return fmt::format(
+        "peaks are estimates from here: the size of a tensor followed from numbers that nobody "
+        "knows (by a mask, nonzero, unique, repeat_interleave) {}; those are {}, what is chosen "
+        "by them {}",
+        where, zeros, zeros == "zeros" ? "goes in turn" : "is random");
+  }
+  return fmt::format(
+      "a flag that nobody knows was read {}: if the program branches by it, peaks are estimates "
+      "from here",
+      where);
+}
+
+bool is_estimate(const json& row) {
+  const json from = member(row, "estimates_from");
+  return from.is_object() && (from["kind"] == "size" || member(row, "computes_numbers") == false);
+}
+
 std::vector<std::string> notes_of(const json& rows) {
   std::vector<std::string> notes;
   std::set<std::string> unknown;
   for (const json& row : rows) {
     for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
-    const json empty = member(row, "empty_selections");
-    if (!empty.is_object()) continue;
-    const std::string note = fmt::format(
-        "peaks may be too low: a selection (by a mask, nonzero, unique, repeat_interleave) was "
-        "empty "
-        "{}{}{}; numbers that no kernel computed are zeros",
-        times(empty["count"].get<std::uint64_t>()), empty["count"] == 1 ? "" : ", first here",
-        lines_text(empty));
-    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+    const std::string note = estimate_note(row);
+    if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end()) {
+      notes.push_back(note);
+    }
   }
   if (!unknown.empty()) {
     notes.push_back(fmt::format("peaks are lower bounds: workspaces of {} are not counted",

@@ -173,7 +173,8 @@ int run(FitsArguments arguments) {
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
   if (!arguments.program.json_on_output()) {
     say(stderr,
-        "gapless fits: on simulated GPUs ({}). Sizes are real; numbers computed are not.\n\n",
+        "gapless fits: on simulated GPUs ({}). Sizes are real; numbers are where they "
+        "follow from what the host gave.\n\n",
         arguments.gpus.gpus);
     fmt::print("{}", text_of_fits(runs, colour_wanted(), terminal == 0 ? kColumns : terminal));
   }

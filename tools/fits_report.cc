@@ -122,14 +122,7 @@ std::string unsure_because(const json& row, const WatchedEnd& end, const std::st
            (used == "cudaMalloc" ? " (for programs without PyTorch preload libgapless_cuda.so)"
                                  : ", as it says itself (--show-output)");
   }
-  if (const json steered = member(row, "empty_selections"); steered.is_object()) {
-    const json line = member(steered, "line");
-    return fmt::format(
-        "what a mask, nonzero or unique selected was empty {}{}, since nobody knows the numbers it "
-        "went by: the sizes that follow from it may be too small",
-        times(number(member(steered, "count")), "time", "times"),
-        line.is_string() ? fmt::format(" (first at {})", line.get<std::string>()) : "");
-  }
+  if (is_estimate(row)) return estimate_note(row);
   return {};
 }
 
@@ -287,6 +280,9 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
             {{"text",
               "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
               "its own"}});
+      }
+      if (const std::string note = estimate_note(row); !note.empty() && row["reason"] != note) {
+        notes.push_back(note);
       }
       row["notes"] = notes;
       installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);

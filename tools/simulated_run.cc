@@ -59,6 +59,8 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   };
   set("SIMGPU_CONTEXT", gpus.context);
   set("SIMGPU_STRICT", gpus.strict ? "1" : "");
+  set("SIMGPU_UNKNOWN", gpus.unknown);
+  set("SIMGPU_SKEW", fmt::format("{}", gpus.skew));
   set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
@@ -110,6 +112,18 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                      "What a CUDA context takes, in place of the GPU's usual figure");
   command.add_flag("--strict", gpus.strict,
                    "Stop at the first CUDA function that is not simulated, naming it");
+  command
+      .add_option("--unknown", gpus.unknown,
+                  "What the program reads of numbers that nobody knows, and is chosen by: zeros "
+                  "(choices go in turn), or noise (they are random, with a fixed seed)")
+      ->check(CLI::IsMember({"zeros", "noise"}))
+      ->capture_default_str();
+  command
+      .add_option("--skew", gpus.skew,
+                  "By how much the busiest of a router's experts has more than the mean: 0.5 is "
+                  "half as much again (where the choice is not known)")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
 }
 
 }  // namespace gapless::tools

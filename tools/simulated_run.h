@@ -22,6 +22,8 @@ struct SimulatedGpus {
   std::string context;  // what one takes; empty: the profiles' figures
   std::string conf;     // gapless's options; empty: GAPLESS_CONF's
   bool strict = false;  // stop at the first function that is not simulated
+  std::string unknown = "zeros";  // what is read where nobody knows it: or "noise"
+  double skew = 0;  // by how much of the mean an expert has more than that, the busiest one
 };
 
 /// "gapless", "native", "expandable", "async"
@@ -43,7 +45,7 @@ std::string no_gpu_used(const std::string& program, int status, const std::strin
 /// gapless. Empty where all is well.
 std::string used_in_place(const nlohmann::json& rows);
 
-/// Adds --gpu, --conf, --context and --strict.
+/// Adds --gpu, --conf, --context, --strict, --unknown and --skew.
 void add_gpu_options(CLI::App& command, SimulatedGpus& gpus);
 
 }  // namespace gapless::tools

@@ -14,6 +14,10 @@ function(install_package to)
   endif()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/allocator DESTINATION ${to}/src ${ARGN}
     FILES_MATCHING PATTERN "*.h" PATTERN "c_api*.cc")
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/simgpu/torch DESTINATION ${to}/src/simgpu ${ARGN}
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
+  install(FILES ${PROJECT_SOURCE_DIR}/simgpu/process/api.h ${PROJECT_SOURCE_DIR}/simgpu/process/values.h
+    DESTINATION ${to}/src/simgpu/process ${ARGN})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/torch_plugin/adapter ${PROJECT_SOURCE_DIR}/torch_plugin/preload
     DESTINATION ${to}/src/torch_plugin ${ARGN} FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
   install(FILES ${PROJECT_SOURCE_DIR}/torch_plugin/exports.map DESTINATION ${to}/src/torch_plugin ${ARGN})

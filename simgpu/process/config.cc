@@ -17,6 +17,19 @@ std::string text_of(const char* variable) {
   return text == nullptr ? "" : text;
 }
 
+// Zero where not set.
+double number_of(const char* variable, double most) {
+  const std::string text = text_of(variable);
+  if (text.empty()) return 0;
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (*end != '\0' || !(number >= 0 && number <= most)) {
+    throw std::invalid_argument(std::string(variable) + ": \"" + text +
+                                "\": expected a number from 0 on");
+  }
+  return number;
+}
+
 }  // namespace
 
 Config config_from_environment() {
@@ -47,6 +60,13 @@ Config config_from_environment() {
     }
   }
   config.shared_file = text_of("SIMGPU_SHARED");
+  const std::string unknown = text_of("SIMGPU_UNKNOWN");
+  if (!unknown.empty() && unknown != "zeros" && unknown != "noise") {
+    throw std::invalid_argument("SIMGPU_UNKNOWN: \"" + unknown + "\": expected zeros or noise");
+  }
+  config.unknown_noise = unknown == "noise";
+  config.skew = number_of("SIMGPU_SKEW", 1000);
+  config.seed = static_cast<std::uint64_t>(number_of("SIMGPU_SEED", 0x1p53));
   return config;
 }
 

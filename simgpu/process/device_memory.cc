@@ -93,6 +93,9 @@ DriverStatus DeviceMemory::alloc(DeviceIndex device, std::uint64_t bytes, Device
 
 DriverStatus DeviceMemory::free(DeviceAddress address) {
   std::string misuse;
+  if (!known_.empty()) {
+    if (const auto span = find(address)) known_.set(span->begin, span->bytes, Knowledge::none);
+  }
   auto slab = slabs_.upper_bound(address);
   if (slab != slabs_.begin() && address < std::prev(slab)->first + kSlab) {
     --slab;
@@ -166,12 +169,14 @@ bool DeviceMemory::may_keep(std::uint64_t bytes) const {
   return model_.kept_bytes() + bytes <= (bytes <= kSmallCopy ? kKeptForSmall : kKeptForLarge);
 }
 
-bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t bytes) {
+bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t bytes,
+                         Knowledge knowledge) {
   const auto ranges = resolve(target, bytes);
   if (!ranges) return false;
   const auto* from = static_cast<const unsigned char*>(source);
   const bool keep = may_keep(bytes);
   if (keep) ever_kept_.store(true, std::memory_order_relaxed);
+  known_.set(target, bytes, keep ? knowledge : Knowledge::none);
   for (const PhysicalRange& range : *ranges) {
     model_.forget(range);
     if (keep) model_.write(range, from);
@@ -191,29 +196,48 @@ bool DeviceMemory::read(void* target, DeviceAddress source, std::uint64_t bytes)
   return true;
 }
 
-bool DeviceMemory::knows(DeviceAddress address, std::uint64_t bytes) const {
+Knowledge DeviceMemory::knowledge(DeviceAddress address, std::uint64_t bytes) const {
+  const Knowledge here = known_.least(address, bytes);
+  if (here != Knowledge::none || !model_.shares()) return here;
+  // What other processes write is not seen from here, but its contents are.
   const auto ranges = resolve(address, bytes);
-  return ranges && std::all_of(ranges->begin(), ranges->end(), [&](const PhysicalRange& range) {
-           return model_.has_contents(range);
-         });
+  const bool shared =
+      ranges && std::all_of(ranges->begin(), ranges->end(), [&](const PhysicalRange& range) {
+        return model_.is_shared(range.handle);
+      });
+  return shared ? Knowledge::likely : Knowledge::none;
 }
 
 bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes) {
   const auto to = resolve(target, bytes);
   const auto from = resolve(source, bytes);
   if (!to || !from) return false;
-  const bool known = std::any_of(from->begin(), from->end(), [&](const PhysicalRange& range) {
+  const bool kept = std::any_of(from->begin(), from->end(), [&](const PhysicalRange& range) {
     return model_.has_contents(range);
   });
-  if (!known || !may_keep(bytes)) {
+  if (!kept || !may_keep(bytes)) {
     for (const PhysicalRange& range : *to) model_.forget(range);
+    if (kept) {
+      known_.set(target, bytes, Knowledge::none);
+    } else {
+      known_.copy(target, source, bytes);  // zeros
+    }
     return true;
   }
   std::vector<unsigned char> buffer(bytes);
-  return read(buffer.data(), source, bytes) && write(target, buffer.data(), bytes);
+  if (!read(buffer.data(), source, bytes)) return false;
+  known_.copy(target, source, bytes);
+  const auto* bytes_read = buffer.data();
+  for (const PhysicalRange& range : *to) {
+    model_.forget(range);
+    model_.write(range, bytes_read);
+    bytes_read += range.bytes;
+  }
+  return true;
 }
 
 void DeviceMemory::forget(DeviceAddress address, std::uint64_t bytes) {
+  known_.set(address, bytes, Knowledge::none);
   if (model_.kept_bytes() == 0) return;
   if (const auto ranges = resolve(address, bytes)) {
     for (const PhysicalRange& range : *ranges) model_.forget(range);
@@ -226,6 +250,8 @@ bool DeviceMemory::fill(DeviceAddress target, std::uint32_t value, std::uint32_t
   if (!ranges) return false;
   if (value == 0 || !may_keep(bytes)) {
     for (const PhysicalRange& range : *ranges) model_.forget(range);
+    known_.set(target, bytes, value == 0 ? Knowledge::known : Knowledge::none);
+    ever_kept_.store(true, std::memory_order_relaxed);
     return true;
   }
   std::vector<unsigned char> buffer(bytes);

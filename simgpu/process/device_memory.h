@@ -4,9 +4,9 @@
 //                less: packed into slabs of 2 MiB       [ 512 B | 4 KiB | ... ]
 //   cuMem*       MemoryModel, as it is
 //
-// Contents: what the host wrote (copies, memset) comes back; what kernels would have written does
-// not: that reads as zeros, or as what was there before. Small copies (labels, masks, lengths) are
-// kept, large ones (weights) only while they are few; what is dropped reads as zeros.
+// Contents: what the host wrote (copies, memset) comes back, and what was computed of that
+// (values.h); what nobody knows reads as zeros. Small copies (labels, masks, lengths) are kept,
+// large ones (weights) only while they are few; of what is dropped nothing is known.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 
 #include "simgpu/memory_model.h"
 #include "simgpu/process/config.h"
+#include "simgpu/process/known_ranges.h"
 #include "simgpu/process/shared_usage.h"
 
 namespace gapless::simgpu {
@@ -63,13 +64,24 @@ class DeviceMemory {
   [[nodiscard]] std::optional<Span> find(DeviceAddress address) const;
 
   /// False where part of the range is no memory that a device could reach.
-  bool write(DeviceAddress target, const void* source, std::uint64_t bytes);
+  bool write(DeviceAddress target, const void* source, std::uint64_t bytes,
+             Knowledge knowledge = Knowledge::known);
   bool read(void* target, DeviceAddress source, std::uint64_t bytes) const;
-  /// Whether all of the range was written by the host, as far as is kept.
-  [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const;
+  /// The least that is known of any of these bytes, and whether anything is of any.
+  [[nodiscard]] Knowledge knowledge(DeviceAddress address, std::uint64_t bytes) const;
+  [[nodiscard]] bool knows_any_of(DeviceAddress address, std::uint64_t bytes) const {
+    return known_.any(address, bytes);
+  }
+  [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const {
+    return knowledge(address, bytes) == Knowledge::known;
+  }
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// What is known of a range is not any more.
   void forget(DeviceAddress address, std::uint64_t bytes);
+  /// Something else may be mapped there: nothing is known of it, but the memory keeps its contents.
+  void unmapped(DeviceAddress address, std::uint64_t bytes) {
+    known_.set(address, bytes, Knowledge::none);
+  }
   /// Whether any process's memory here ever kept contents: else there is nothing to forget. For any
   /// thread.
   [[nodiscard]] static bool ever_kept() { return ever_kept_.load(std::memory_order_relaxed); }
@@ -92,6 +104,7 @@ class DeviceMemory {
   MemoryModel model_;
   std::vector<bool> contexts_;
   std::map<DeviceAddress, Slab> slabs_;
+  KnownRanges known_;
   std::map<DeviceAddress, Span> plain_;  // what alloc() gave from 2 MiB on, and the slabs
 };
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -59,6 +60,8 @@ struct Graph {
   std::shared_ptr<GraphMemory> memory;            // none: no allocation nodes
   std::vector<std::unique_ptr<GraphNode>> nodes;  // in the order they were made
   std::vector<std::pair<UserObject*, unsigned>> objects;
+  /// Where its kernels write: address, bytes.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> writes;
 
   GraphNode* add(NodeKind kind, std::vector<GraphNode*> depends_on) {
     nodes.push_back(std::make_unique<GraphNode>());
@@ -72,6 +75,7 @@ struct Graph {
 struct GraphExec {
   std::shared_ptr<GraphMemory> memory;
   std::vector<std::function<void()>> steps;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> writes;
   std::vector<std::pair<UserObject*, unsigned>> objects;
 };
 

@@ -68,6 +68,7 @@ int instantiate(void** result, void* graph_handle) {
   auto* graph = static_cast<Graph*>(graph_handle);
   auto* exec = new GraphExec;
   exec->memory = graph->memory;
+  exec->writes = graph->writes;
   for (const auto& node : graph->nodes) {
     if (node->run) exec->steps.push_back(node->run);
   }
@@ -93,7 +94,13 @@ int launch(void* handle, void* stream_handle) {
   Stream* stream = stream_of(entry.process, stream_handle);
   if (stream == nullptr || handle == nullptr) return abi::invalid_resource_handle;
   const auto* exec = static_cast<const GraphExec*>(handle);
+  // What kernels write is not computed, whenever in the graph that is.
+  const auto forget = [&process = entry.process, writes = exec->writes] {
+    for (const auto& [address, bytes] : writes) process.memory.forget(address, bytes);
+  };
+  if (!exec->writes.empty()) entry.process.streams.submit(*stream, NodeKind::host, forget);
   for (const auto& step : exec->steps) entry.process.streams.submit(*stream, NodeKind::host, step);
+  if (!exec->writes.empty()) entry.process.streams.submit(*stream, NodeKind::host, forget);
   return abi::success;
 }
 

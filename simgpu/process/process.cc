@@ -13,6 +13,7 @@
 
 #include "allocator/base/terminal_text.h"
 #include "simgpu/process/end_hook.h"
+#include "simgpu/process/python_watch.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -125,6 +126,15 @@ bool copy_any(Process& process, void* target, const void* source, std::uint64_t 
   if (from_device) return process.memory.read(target, from, bytes);
   std::memmove(target, source, bytes);
   return true;
+}
+
+void note_estimate(Estimate what) {
+  bool first = false;
+  {
+    const Entry entry;
+    first = entry.process.recorder.estimated(what);
+  }
+  if (first) tell_python_of_estimate(static_cast<int>(what));
 }
 
 std::uint64_t duration_ns(const Kernel& kernel, void** arguments) {

@@ -12,8 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,7 +24,6 @@
 #include "simgpu/process/device_memory.h"
 #include "simgpu/process/read_watch.h"
 #include "simgpu/process/recorder.h"
-#include "simgpu/process/small_kernels.h"
 #include "simgpu/process/streams.h"
 
 namespace gapless::simgpu {
@@ -33,7 +32,6 @@ namespace gapless::simgpu {
 struct Kernel {
   std::string name;  // mangled
   const void* host_function = nullptr;
-  std::optional<SmallKernel> small;  // once it was launched
 };
 
 /// What the program's code has for the device.
@@ -116,6 +114,9 @@ SIMGPU_API DriverStatus note_request(Process& process, int device, std::uint64_t
 
 /// Copies between any two places, host or device. False where a device range is not memory.
 SIMGPU_API bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes);
+
+/// Something followed from what nobody knows. To be called without the lock.
+SIMGPU_API void note_estimate(Estimate what);
 
 /// How long a kernel keeps its stream busy: nothing, but for torch.cuda._sleep.
 SIMGPU_API std::uint64_t duration_ns(const Kernel& kernel, void** arguments);

@@ -16,6 +16,11 @@
 
 namespace gapless::simgpu {
 
+/// What a program came by that followed from what nobody knows: a number that it read back, a flag
+/// (of type bool), which it read to branch by it, or the size of a tensor.
+enum class Estimate : int { number, flag, size };
+constexpr int kEstimates = 3;
+
 struct ProcessRecord {
   static constexpr std::uint64_t kMagic = 0x6472796c70616701;
   static constexpr int kDevices = 128;  // more than PyTorch can count
@@ -61,8 +66,11 @@ struct ProcessRecord {
   /// last step.
   std::uint64_t peak_resident_bytes = 0;
   std::uint64_t peak_shared_bytes = 0;
-  /// How often a selection (selections.h) found nothing.
-  std::uint64_t empty_selections = 0;
+  /// How often the program came by something that nobody knows, by Estimate.
+  std::uint64_t estimates[kEstimates] = {};
+  /// The library in front of PyTorch's operators is there (simgpu/torch).
+  bool computes_numbers = false;
+  bool unknown_noise = false;  // unknown numbers are noise; else zeros
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
   PerDriverCall<std::uint64_t> calls{};
   Device devices[kDevices];

@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<bool> watched{false};
 std::atomic<void (*)(unsigned long long)> reads_callback{nullptr};
-std::atomic<void (*)()> selection_callback{nullptr};
+std::atomic<void (*)(int)> estimate_callback{nullptr};
 std::atomic<void (*)()> end_callback{nullptr};
 
 bool wanted() {
@@ -84,16 +84,16 @@ void tell_python_of_reads(unsigned long long count) {
   if (auto* const callback = reads_callback.load(); callback != nullptr) callback(count);
 }
 
-void tell_python_of_selection() {
-  if (auto* const callback = selection_callback.load(); callback != nullptr) callback();
+void tell_python_of_estimate(int what) {
+  if (auto* const callback = estimate_callback.load(); callback != nullptr) callback(what);
 }
 
 }  // namespace gapless::simgpu
 
-extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*selected)(),
+extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*estimated)(int what),
                              void (*ended)()) {
   gapless::simgpu::reads_callback = reads;
-  gapless::simgpu::selection_callback = selected;
+  gapless::simgpu::estimate_callback = estimated;
   gapless::simgpu::end_callback = ended;
 }
 

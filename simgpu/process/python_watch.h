@@ -19,16 +19,17 @@ SIMGPU_API void watch_python();
 void tell_python_of_end();
 /// The host has so often read back from one place what nobody knows. Call it without the lock.
 void tell_python_of_reads(unsigned long long count);
-/// For the first time, a selection found nothing. Call it without the lock.
-void tell_python_of_selection();
+/// For the first time, something followed from what nobody knows (Estimate). Call it without the
+/// lock.
+void tell_python_of_estimate(int what);
 
 }  // namespace gapless::simgpu
 
 extern "C" {
 /// Python's callbacks, each null to be told no more: `reads` at the 1,000th, 10,000th, ... time
-/// that the host reads back from one place what was not kept, `selected` when a selection found
-/// nothing, for the first time, `ended` before the process ends by _exit or exec.
-SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*selected)(),
+/// that the host reads back from one place what nobody knows, `estimated` when something followed
+/// from that, for the first time of each kind, `ended` before the process ends by _exit or exec.
+SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*estimated)(int what),
                              void (*ended)());
 /// What reports of this process are to be named, without their endings; empty where it used no GPU.
 SIMGPU_API const char* simgpu_report_stem();

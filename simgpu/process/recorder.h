@@ -31,8 +31,13 @@ class SIMGPU_API Recorder {
 
   /// With the lock of the process.
   void count(DriverCall call) { ++at()->calls[static_cast<std::size_t>(call)]; }
-  /// A selection found nothing. Whether it is the first.
-  bool selected_nothing() { return at()->empty_selections++ == 0; }
+  /// Something followed from what nobody knows. Whether it is the first of its kind.
+  bool estimated(Estimate what) { return at()->estimates[static_cast<int>(what)]++ == 0; }
+  /// Numbers are computed from now on; unknown ones are noise, or zeros.
+  void computes(bool noise) {
+    at()->computes_numbers = true;
+    at()->unknown_noise = noise;
+  }
 
   // For any thread, with or without the lock of the process.
   /// The process has so much of the device in use, which is the `installed`-th of all; the first

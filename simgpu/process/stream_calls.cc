@@ -5,6 +5,7 @@
 
 #include "simgpu/abi/runtime_abi.h"
 #include "simgpu/process/memory_trace.h"
+#include "simgpu/process/values.h"
 
 namespace gapless::simgpu::stream_calls {
 namespace {
@@ -186,6 +187,7 @@ int copy(void* target, const void* source, std::size_t bytes, void* handle, bool
   const auto from = reinterpret_cast<DeviceAddress>(source);
   unknown = bytes != 0 && !process.memory.find(to) && process.memory.find(from) &&
             !process.memory.knows(from, bytes);
+  const bool no_one_knows = unknown && process.memory.knowledge(from, bytes) == Knowledge::none;
   if (MemoryTrace::wanted() && bytes != 0 && process.memory.find(to) &&
       !process.memory.find(from)) {
     MemoryEvent event;
@@ -202,7 +204,13 @@ int copy(void* target, const void* source, std::size_t bytes, void* handle, bool
     return abi::success;
   }
   process.streams.submit(*stream, NodeKind::copy, {});
-  return run() ? abi::success : abi::invalid_value;
+  if (!run()) return abi::invalid_value;
+  if (const SimgpuOperator& where = *simgpu_operator();
+      no_one_knows && where.has_answer && (bytes == 4 || bytes == 8)) {
+    std::memcpy(target, &where.answer, bytes);
+    unknown = false;
+  }
+  return abi::success;
 }
 
 int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t bytes, void* handle) {

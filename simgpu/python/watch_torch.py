@@ -31,7 +31,7 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_empty_selection": None, "stopped_after_steps": None}
+            "first_estimates": {}, "stopped_after_steps": None}
 
 
 state = _nothing_yet()
@@ -134,8 +134,10 @@ def _read_back(count):
 
 
 @_quietly
-def _selection():
-    state["first_empty_selection"] = _current_lines()
+def _estimate(what):
+    """The first of its kind (ProcessRecord's Estimate) followed from what nobody knows."""
+    kind = ("number", "flag", "size")[what]
+    state["first_estimates"] = {**state["first_estimates"], kind: {"step": state["steps"], **_current_lines()}}
 
 
 def _step(*_):
@@ -284,7 +286,7 @@ def _watch():
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
-    callbacks = (ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None)(_selection),
+    callbacks = (ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None, ctypes.c_int)(_estimate),
                  ctypes.CFUNCTYPE(None)(_end))
     library.simgpu_watch(*callbacks)
 

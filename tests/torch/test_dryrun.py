@@ -13,7 +13,7 @@ from conftest import GAPLESS, PACKAGE, PROGRAM
 
 def test_a_program_that_fits(dryrun):
     text, rows = dryrun("--gpu", "2GiB", "--context", "200MiB")
-    assert "Sizes are real; numbers computed are not." in text
+    assert "Sizes are real; numbers are where they follow from what the host gave." in text
     (row,) = rows
     assert row["fits"] and row["exit_status"] == 0 and row["steps"] == 8
     assert row["total_bytes"] == 2 << 30

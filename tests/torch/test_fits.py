@@ -272,7 +272,7 @@ ENDS = [
     ("import torch; input('which data? '); torch.zeros(9).cuda()", 1, None, "EOFError"),
     ("import torch, os; x = torch.zeros(9).cuda(); os.kill(os.getpid(), 9)", 128 + 9, None, "it was ended by SIGKILL"),
     ("import torch; x = torch.rand(99, device='cuda'); y = x[x > 0.5]", 3, None,
-     "the sizes that follow from it may be too small"),
+     "peaks are estimates from here: the size of a tensor followed from numbers that nobody knows"),
 ]
 
 

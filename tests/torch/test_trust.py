@@ -29,7 +29,7 @@ def site(tmp_path: pathlib.Path) -> pathlib.Path:
     """As pip leaves the package: no adapter beside it, but its sources and archives."""
     package = tmp_path / "site" / "gapless"
     shutil.copytree(PACKAGE / "gapless", package, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("torch_plugin", "allocator"):
+    for folder in ("torch_plugin", "allocator", "simgpu"):
         shutil.copytree(ROOT / folder, package / "src" / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "lib").mkdir()
     for name in ("libgapless_core.a", "libgapless_trace.a", PRELOAD.name):

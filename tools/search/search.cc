@@ -149,6 +149,8 @@ json Search::key(const SearchCell& cell, std::size_t index) {
           {"gpus", options_.gpus.gpus},
           {"context", options_.gpus.context},
           {"strict", options_.gpus.strict},
+          {"unknown", options_.gpus.unknown},
+          {"skew", options_.gpus.skew},
           {"allocator", cell.allocator},
           {"conf", cell.allocator == "gapless" ? options_.gpus.conf : ""},
           {"folder", fs::current_path().string()},
@@ -201,6 +203,8 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   add("--context", options_.gpus.context);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
+  add("--unknown", options_.gpus.unknown);
+  add("--skew", fmt::format("{}", options_.gpus.skew));
   words.emplace_back("--");
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());

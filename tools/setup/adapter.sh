@@ -8,5 +8,5 @@ for version in "$@"; do folders+=("$(echo "$PWD/.venv-torch-$version"/lib/python
 list=$(IFS=';'; echo "${folders[*]}")
 cmake --preset release -DGAPLESS_TORCH_DIR="$list" >/dev/null
 targets=(gapless_preload)
-for version in "$@"; do targets+=("gapless_torch-$version"); done
+for version in "$@"; do targets+=("gapless_torch-$version" "simgpu_torch-$version"); done
 cmake --build --preset release --target "${targets[@]}" -- --quiet

@@ -7,7 +7,7 @@
 #include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/settings.h"
 #include "torch_plugin/adapter/torch_allocator.h"
-#include "torch_plugin/preload/torch_version.h"
+#include "simgpu/torch/torch_version.h"
 
 namespace gapless::torch_plugin {
 namespace {
@@ -22,7 +22,7 @@ Answer install() {
   const std::scoped_lock lock(mutex);
   if (installed() != nullptr) return {GAPLESS_TORCH_WAS_INSTALLED, "gapless is installed already"};
   // Before anything of torch's is touched: its classes differ between versions.
-  const std::string version = loaded_torch_version();
+  const std::string version = simgpu::loaded_torch_version();
   if (version != GAPLESS_TORCH_VERSION) {
     return {GAPLESS_TORCH_REFUSED,
             "this adapter was built for torch " GAPLESS_TORCH_VERSION ", and torch " +

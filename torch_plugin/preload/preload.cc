@@ -22,8 +22,8 @@
 #include <dlfcn.h>
 
 #include "allocator/base/terminal_text.h"
-#include "torch_plugin/preload/build_adapter.h"
-#include "torch_plugin/preload/torch_version.h"
+#include "simgpu/torch/build_library.h"
+#include "simgpu/torch/torch_version.h"
 
 namespace gapless::torch_plugin {
 namespace {
@@ -88,7 +88,7 @@ void* adapter_for(const std::string& version, const std::string& package) {
     if (void* const adapter = load(folder + "/" + kAdapter + version + ".so")) return adapter;
     why = dlerror();
   }
-  if (const std::string built = build_adapter(package, folder, loaded_torch_folder());
+  if (const std::string built = simgpu::build_library("adapter", package, folder, simgpu::loaded_torch_folder());
       !built.empty()) {
     if (void* const adapter = load(built)) return adapter;
     why = dlerror();
@@ -104,12 +104,12 @@ std::string install() {
   const std::string wanted = switched == nullptr ? "" : switched;
   if (wanted == "0") return {};
   if (!wanted.empty() && wanted != "1") return "GAPLESS: \"" + wanted + "\": expected 1 or 0";
-  const std::string version = loaded_torch_version();
+  const std::string version = simgpu::loaded_torch_version();
   if (version.empty()) {
     say("this torch is too old to tell its version: PyTorch's own allocator is used");
     return {};
   }
-  const std::string package = package_folder(own_folder());
+  const std::string package = simgpu::package_folder(own_folder());
   void* const adapter = adapter_for(version, package);
   if (adapter == nullptr) return {};
   using Install = int (*)(char*, std::size_t);

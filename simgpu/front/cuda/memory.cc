@@ -161,6 +161,7 @@ CUDA int cuMemMap(std::uint64_t address, std::size_t bytes, std::size_t offset,
 CUDA int cuMemUnmap(std::uint64_t address, std::size_t bytes) {
   const Entry entry(DriverCall::mem_unmap);
   std::string misuse;
+  entry.process.memory.unmapped(address, bytes);
   return answer(entry.process.memory.model().unmap(address, bytes, misuse));
 }
 CUDA int cuMemSetAccess(std::uint64_t address, std::size_t bytes,

@@ -8,6 +8,7 @@
 #include "simgpu/process/device_attributes.h"
 #include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
+#include "simgpu/process/torch_values.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -24,6 +25,7 @@ CUDART int cudaGetDeviceCount(int* count) {
     entry.process.initialized = true;
     *count = entry.process.devices();
   }
+  load_values();
   watch_python();
   return answer(*count == 0 ? abi::no_device : abi::success);
 }

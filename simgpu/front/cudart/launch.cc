@@ -1,12 +1,12 @@
-// Kernels: registered in their tens of thousands at import, launched to do nothing (but for a few
-// that compute a small number: process/small_kernels.h).
+// Kernels: registered in their tens of thousands at import, launched to do nothing. What operators
+// of PyTorch compute is known another way (simgpu/torch).
 //
 // Host code of CUDA 13 asks for a handle once (__cudaGetKernel) and launches that; older objects
 // launch the host function itself. A handle here is the host function.
 #include <cstring>
 
 #include "simgpu/front/cudart/common.h"
-#include "simgpu/process/python_watch.h"
+#include "simgpu/process/values.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -25,8 +25,7 @@ std::vector<CallConfiguration>& configurations() {
   return stack;
 }
 
-// `nothing`: it selected nothing, for the first time.
-int launch_locked(const void* function, void** arguments, void* handle, bool& nothing) {
+int launch(const void* function, void** arguments, void* handle) {
   const Entry entry;
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
@@ -36,20 +35,8 @@ int launch_locked(const void* function, void** arguments, void* handle, bool& no
   const bool known = kernel != kernels.end() && arguments != nullptr;
   const std::uint64_t busy_ns = known ? duration_ns(kernel->second, arguments) : 0;
   process.streams.submit(*stream, NodeKind::kernel, {}, busy_ns, function);
-  if (known && !stream->capture) {
-    auto& small = kernel->second.small;
-    if (!small) small = recognise_kernel(kernel->second.name);
-    const bool found = run_small_kernel(*small, arguments, process.memory);
-    nothing = !found && process.recorder.selected_nothing();
-  }
+  if (stream->capture) simgpu_operator()->graph = stream->capture->graph;
   return abi::success;
-}
-
-int launch(const void* function, void** arguments, void* handle) {
-  bool nothing = false;
-  const int error = launch_locked(function, arguments, handle, nothing);
-  if (nothing) tell_python_of_selection();
-  return error;
 }
 
 }  // namespace
@@ -65,7 +52,7 @@ CUDART char __cudaInitModule(void**) { return 1; }
 CUDART void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int,
                                    void*, void*, void*, void*, int*) {
   const std::scoped_lock lock(Process::mutex);
-  Process::registered().kernels[host_function] = {name, host_function, {}};
+  Process::registered().kernels[host_function] = {name, host_function};
 }
 CUDART void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
                               std::size_t bytes, int, int) {

@@ -6,6 +6,7 @@
 #include "simgpu/front/cudart/common.h"
 #include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
+#include "simgpu/process/values.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -55,6 +56,10 @@ void note_unknown_read(const void* source, std::size_t bytes) {
     times = entry.process.reads.read(address_of(source), bytes);
   }
   if (times != 0) tell_python_of_reads(times);
+  const SimgpuOperator& where = *simgpu_operator();
+  // What an operator reads is its own affair; and nobody steers by a checkpoint.
+  if (where.computing != 0 || bytes > ReadWatch::kLargest) return;
+  note_estimate(where.reads < 0 ? Estimate::number : static_cast<Estimate>(where.reads));
 }
 
 int copy(void* target, const void* source, std::size_t bytes, void* stream) {

@@ -12,11 +12,32 @@ import pathlib
 import re
 import sys
 import time
+from typing import NamedTuple
 
 from . import _cache
 from ._library import GaplessError, check_supported, package_folders, source_tree
 
-SOURCES = ("torch_plugin/adapter/*.cc", "allocator/c_api*.cc")
+
+class Kind(NamedTuple):
+    """A library that is another one for each version of torch."""
+    text: str
+    file: str  # without the version
+    sources: tuple[str, ...]
+    headers: tuple[str, ...]
+    archives: tuple[str, ...]
+    words: tuple[str, ...]  # for the linker
+
+
+KINDS = {
+    "adapter": Kind("adapter", "libgapless_torch", ("torch_plugin/adapter/*.cc", "allocator/c_api*.cc"),
+                    ("torch_plugin/adapter/*.h", "simgpu/torch/torch_version.h"), ("libgapless_trace.a", "libgapless_core.a"),
+                    ("-lc10_cuda", "-lc10", "-ldl", "-l:libzstd.so.1", "-Wl,--version-script={root}/torch_plugin/exports.map")),
+    # libsimgpu.so, whose functions it calls, is in the process before it.
+    "numbers": Kind("library that computes numbers on simulated GPUs", "libsimgpu_torch",
+                    tuple(f"simgpu/torch/{name}.cc" for name in ("device_tensor", "guesses", "install", "operator_facts",
+                                                                 "value_kernel")),
+                    ("simgpu/torch/*.h", "simgpu/process/values.h", "simgpu/process/api.h"), (), ("-ltorch_cpu", "-lc10")),
+}
 RETRY_SECONDS = 3600  # ranks and restarts are not to compile again and again what does not compile
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-w"]
 
@@ -90,37 +111,39 @@ def full_version(torch: pathlib.Path) -> str:
     raise GaplessError(f"{torch} is not torch's folder: it has no version.py")
 
 
-def adapter(torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Path:
-    """libgapless_torch-VERSION.so for that torch, or the one that is installed; built where it is not in
-    the cache. `once`: not where that failed within the last hour, with the same compiler."""
+def adapter(torch: pathlib.Path | None = None, once: bool = False, which: str = "adapter") -> pathlib.Path:
+    """libgapless_torch-VERSION.so for that torch, or the one that is installed (or another of KINDS); built where it
+    is not in the cache. `once`: not where that failed within the last hour, with the same compiler."""
+    kind = KINDS[which]
     torch_folder = (torch or installed_torch()).resolve()
     whole_version = full_version(torch_folder)
     version = ".".join(whole_version.split(".")[:2])
     check_supported(version)
     root, libraries = source_root()
-    sources = sorted(path for pattern in SOURCES for path in root.glob(pattern))
+    sources = sorted(path for pattern in kind.sources for path in root.glob(pattern))
+    headers = sorted(path for pattern in kind.headers for path in root.glob(pattern))
+    archives = [libraries / name for name in kind.archives]
     digest = hashlib.sha256(whole_version.encode())
-    headers = sorted(root.glob("torch_plugin/adapter/*.h"))
-    for path in (*sources, *headers, libraries / "libgapless_core.a", libraries / "libgapless_trace.a"):
+    for path in (*sources, *headers, *archives):
         digest.update(path.read_bytes())
     key = digest.hexdigest()[:16]
-    name = f"libgapless_torch-{version}.so"
+    name = f"{kind.file}-{version}.so"
     if found := _cache.checked(_cache.folder() / key / name):
         return found
     compiler = find_compiler()
     if compiler is None:
-        raise GaplessError(f"there is no adapter for torch {version}, and no C++ compiler to build one with: "
+        raise GaplessError(f"there is no {kind.text} for torch {version}, and no C++ compiler to build one with: "
                            "install g++ 12 or later, or set CXX")
     with _cache.alone_in(key) as folder:
         if not os.path.lexists(folder / name):
-            build(folder / name, compiler, version, torch_folder, root, sources, libraries, once)
+            build(kind, folder / name, compiler, version, torch_folder, root, sources, archives, once)
     made = _cache.checked(folder / name)
     assert made is not None
     return made
 
 
-def build(target: pathlib.Path, compiler: str, version: str, torch_folder: pathlib.Path, root: pathlib.Path,
-          sources: list[pathlib.Path], libraries: pathlib.Path, once: bool) -> None:
+def build(kind: Kind, target: pathlib.Path, compiler: str, version: str, torch_folder: pathlib.Path, root: pathlib.Path,
+          sources: list[pathlib.Path], archives: list[pathlib.Path], once: bool) -> None:
     import concurrent.futures
     import tempfile
     failed = target.with_suffix(".failed")
@@ -129,7 +152,7 @@ def build(target: pathlib.Path, compiler: str, version: str, torch_folder: pathl
         if said_by == compiler:
             raise GaplessError(f"{text} (not tried again within an hour; `python -m gapless build` does)")
     includes = [f"-I{root}", f"-isystem{torch_folder / 'include'}", f"-isystem{cuda_include(torch_folder)}"]
-    print(f"gapless: building the adapter for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
+    print(f"gapless: building the {kind.text} for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         # torch's headers take longer to read than all the rest: once for each processor.
         parts = max(1, min(os.cpu_count() or 1, 4))
@@ -145,10 +168,9 @@ def build(target: pathlib.Path, compiler: str, version: str, torch_folder: pathl
             with concurrent.futures.ThreadPoolExecutor(parts) as pool:
                 objects = list(pool.map(compile_part, range(parts)))
             whole = f"{temporary}/{target.name}"
-            run([compiler, "-shared", *objects, str(libraries / "libgapless_trace.a"),
-                 str(libraries / "libgapless_core.a"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10", "-ldl",
-                 "-l:libzstd.so.1", "-Wl,--allow-shlib-undefined", "-Wl,--exclude-libs,ALL",
-                 f"-Wl,--version-script={root / 'torch_plugin' / 'exports.map'}", "-o", whole])
+            run([compiler, "-shared", *objects, *map(str, archives), f"-L{torch_folder / 'lib'}",
+                 *(word.format(root=root) for word in kind.words), "-Wl,--allow-shlib-undefined",
+                 "-Wl,--exclude-libs,ALL", "-o", whole])
         except GaplessError as error:
             failed.write_text(f"{compiler}\n{error}", encoding="utf-8")
             raise

@@ -68,3 +68,12 @@ def run(subcommand: str, options: Sequence[str], program: Sequence[str], *, time
 def last_lines(output: str, lines: int = 15) -> str:
     """The end of what a program said."""
     return "\n".join(output.rstrip().splitlines()[-lines:])
+
+
+def estimate(row: dict[str, Any]) -> str | None:
+    """Why what a row of `gapless dryrun --json` says is an estimate; None where it is exact."""
+    told = row.get("estimates_from")
+    if not told or (told["kind"] != "size" and row.get("computes_numbers") is not False):
+        return None
+    line = f" ({told['line']})" if told["line"] else ""
+    return f"sizes may follow from numbers that nobody knows, which were read {told['count']:,} times, first here{line}"

@@ -180,9 +180,12 @@ def _estimate(rows: list[dict[str, Any]], sizes: dict[str, Any] | None, num_gpus
     def gib(count: int | None) -> float | None:
         return None if count is None else count / GIB
 
-    return {"method": "dry run", "is_exact": True, "allocator": allocator,
-            "fits": all(row["fits"] is True and not row["caught_out_of_memory"] for row in rows) if gpu else None,
-            "verdict": fullest["verdict"], "reason": fullest["reason"],
+    guess = next(filter(None, map(_dryrun.estimate, rows)), None)  # of a run that ended well
+    fits = all(row["fits"] is True and not row["caught_out_of_memory"] for row in rows)
+    return {"method": "dry run", "is_exact": guess is None, "allocator": allocator,
+            "fits": (None if fits and guess else fits) if gpu else None,
+            "verdict": "not known" if fits and guess else fullest["verdict"],
+            "reason": guess if fits and guess else fullest["reason"],
             "total_per_gpu": fullest["peak_used_bytes"] / GIB,
             "total_all_gpus": sum(row["peak_used_bytes"] for row in rows) / GIB,
             "allocated_per_gpu": allocated / GIB,

@@ -1,10 +1,10 @@
-"""python -I .../gapless/_for_preload.py FOLDER LIBRARIES   prints the path of the adapter for the torch in that folder
+"""python -I .../gapless/_for_preload.py FOLDER LIBRARIES KIND   prints the path of a library for the torch in that folder
 
-LIBRARIES: where libgapless_preload.so lies, beside what the adapter is built of (an editable installation has its
-modules elsewhere).
+LIBRARIES: where libgapless_preload.so lies, beside what it is built of (an editable installation has its modules
+elsewhere). KIND: of _build.KINDS.
 
-libgapless_preload.so runs this, in a process of its own, beside a program that is about to use CUDA. Isolated (-I) and
-by its path: nothing of the program's folder, nor of PYTHONPATH, is to run here, whatever it is called.
+libgapless_preload.so or libsimgpu.so runs this, in a process of its own, beside a program that is about to use CUDA.
+Isolated (-I) and by its path: nothing of the program's folder, nor of PYTHONPATH, is to run here, whatever it is called.
 """
 import pathlib
 import sys
@@ -18,7 +18,7 @@ def main() -> int:
     from gapless import _build
     from gapless._library import GaplessError
     try:
-        print(_build.adapter(pathlib.Path(sys.argv[1]), once=True))
+        print(_build.adapter(pathlib.Path(sys.argv[1]), once=True, which=sys.argv[3]))
     except GaplessError as error:
         print(f"gapless: {error}", file=sys.stderr)
         return 2

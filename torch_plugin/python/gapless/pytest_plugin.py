@@ -203,6 +203,8 @@ class _Runs:
                          f"{size(row['total_bytes'])} in use at most")
             if (row["fits"] is not True or row["caught_out_of_memory"]) and not call.failed:
                 wrong = wrong or f"it does not plainly fit: {row['verdict']}: {row['reason']}"
+            elif not call.failed and (estimate := _dryrun.estimate(row)):
+                wrong = wrong or f"whether it fits is not known: {estimate}"
             elif row["reason"]:
                 lines.append(f"  {row['verdict']}: {row['reason']}")
         # Without PyTorch nobody knows what of it an allocator keeps.

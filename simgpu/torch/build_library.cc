@@ -1,4 +1,4 @@
-#include "torch_plugin/preload/build_adapter.h"
+#include "simgpu/torch/build_library.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace gapless::torch_plugin {
+namespace gapless::simgpu {
 namespace {
 
 constexpr const char* kHelper = "/_for_preload.py";
@@ -109,11 +109,11 @@ std::string package_folder(const std::string& own_folder) {
   return {};
 }
 
-std::string build_adapter(const std::string& package, const std::string& own_folder,
-                          const std::string& torch_folder) {
+std::string build_library(const char* which, const std::string& package,
+                          const std::string& own_folder, const std::string& torch_folder) {
   const std::string python = interpreter();
   if (package.empty() || torch_folder.empty() || python.empty()) return {};
-  return first_line_of({python, "-I", package + kHelper, torch_folder, own_folder});
+  return first_line_of({python, "-I", package + kHelper, torch_folder, own_folder, which});
 }
 
-}  // namespace gapless::torch_plugin
+}  // namespace gapless::simgpu

@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-namespace gapless::torch_plugin {
+namespace gapless::simgpu {
 
 /// "2.11"; empty where no torch is loaded, or one older than 2.6, which does not tell.
 inline std::string loaded_torch_version() {
@@ -40,4 +40,4 @@ inline std::string loaded_torch_folder() {
   return folder;
 }
 
-}  // namespace gapless::torch_plugin
+}  // namespace gapless::simgpu

@@ -1,0 +1,72 @@
+#include "simgpu/process/values.h"
+
+#include "simgpu/process/process.h"
+#include "simgpu/process/python_watch.h"
+
+using gapless::DeviceAddress;
+using gapless::simgpu::Entry;
+using gapless::simgpu::Knowledge;
+using gapless::simgpu::Process;
+
+namespace {
+
+DeviceAddress device_address(const void* address) {
+  return reinterpret_cast<DeviceAddress>(address);
+}
+
+// The memory, with the lock. Unlike Entry it lets no time pass: this is asked for with every
+// operator.
+class Memory {
+ public:
+  Memory() : process_(Process::get()), lock_(process_.mutex) {}
+  gapless::simgpu::DeviceMemory* operator->() { return &process_.memory; }
+
+ private:
+  Process& process_;
+  std::scoped_lock<std::recursive_mutex> lock_;
+};
+
+}  // namespace
+
+SimgpuOperator* simgpu_operator() {
+  [[gnu::tls_model("initial-exec")]] thread_local SimgpuOperator where;
+  return &where;
+}
+
+int simgpu_knowledge(const void* address, std::uint64_t bytes) {
+  return static_cast<int>(Memory()->knowledge(device_address(address), bytes));
+}
+
+bool simgpu_knows_any(const void* address, std::uint64_t bytes) {
+  return Memory()->knows_any_of(device_address(address), bytes);
+}
+
+bool simgpu_read_values(void* target, const void* address, std::uint64_t bytes) {
+  return Memory()->read(target, device_address(address), bytes);
+}
+
+void simgpu_write_values(void* address, const void* source, std::uint64_t bytes, int knowledge) {
+  Memory()->write(device_address(address), source, bytes, static_cast<Knowledge>(knowledge));
+}
+
+void simgpu_forget_values(void* address, std::uint64_t bytes) {
+  Memory()->forget(device_address(address), bytes);
+}
+
+bool simgpu_captures() {
+  Process& process = Process::get();
+  const std::scoped_lock lock(process.mutex);
+  return process.streams.any_capture();
+}
+
+void simgpu_graph_writes(void* graph, void* address, std::uint64_t bytes) {
+  const Entry entry;
+  static_cast<gapless::simgpu::Graph*>(graph)->writes.emplace_back(device_address(address), bytes);
+}
+
+void simgpu_estimated(int what) { gapless::simgpu::note_estimate(static_cast<gapless::simgpu::Estimate>(what)); }
+
+SimgpuUnknown simgpu_unknown() {
+  const auto& config = Process::get().config();
+  return {config.unknown_noise, config.skew, config.seed};
+}

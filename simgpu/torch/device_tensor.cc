@@ -1,0 +1,181 @@
+#include "simgpu/torch/device_tensor.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <ATen/EmptyTensor.h>
+
+#include "simgpu/process/values.h"
+
+namespace gapless::simgpu {
+namespace {
+
+constexpr std::int64_t kMostIntegers = 1 << 20;
+constexpr std::int64_t kMostFloats = 1 << 14;
+constexpr std::uint64_t kMostBytes = 8 << 20;  // from the first number to the last
+
+// Where the numbers lie, from the first to the last.
+struct Extent {
+  char* begin = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+std::uint64_t bytes_of(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  std::uint64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    last += static_cast<std::uint64_t>((tensor.size(d) - 1) * tensor.stride(d));
+  }
+  return (last + 1) * static_cast<std::uint64_t>(tensor.element_size());
+}
+
+Extent extent_of(const at::Tensor& tensor) {
+  const std::uint64_t bytes = bytes_of(tensor);
+  if (bytes == 0) return {};
+  // Without a look at who shares the storage: numbers are not written through this pointer.
+  auto* const base = static_cast<char*>(tensor.unsafeGetTensorImpl()
+                                            ->unsafe_storage()
+                                            .unsafeGetStorageImpl()
+                                            ->_mutable_data_ptr_no_checks()
+                                            .get());
+  if (base == nullptr) return {};
+  return {base + tensor.storage_offset() * tensor.element_size(), bytes};
+}
+
+bool is_dense(const at::Tensor& tensor, const Extent& extent) {
+  return extent.bytes == static_cast<std::uint64_t>(tensor.numel() * tensor.element_size());
+}
+
+// Calls f(offset, bytes) for each stretch of numbers that lie side by side; false where f was.
+template <class F>
+bool for_each_run(const at::Tensor& tensor, F&& f) {
+  struct Dimension {
+    std::int64_t size, stride;
+  };
+  std::vector<Dimension> outer;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) != 1 && tensor.stride(d) != 0) {
+      outer.push_back({tensor.size(d), tensor.stride(d)});
+    }
+  }
+  std::sort(outer.begin(), outer.end(),
+            [](const Dimension& a, const Dimension& b) { return a.stride > b.stride; });
+  std::int64_t run = 1;
+  while (!outer.empty() && outer.back().stride == run) {
+    run *= outer.back().size;
+    outer.pop_back();
+  }
+  const std::int64_t size = tensor.element_size();
+  std::vector<std::int64_t> at(outer.size());
+  for (std::int64_t offset = 0;;) {
+    if (!f(static_cast<std::uint64_t>(offset * size), static_cast<std::uint64_t>(run * size))) {
+      return false;
+    }
+    std::size_t d = outer.size();
+    while (d > 0) {
+      --d;
+      offset += outer[d].stride;
+      if (++at[d] < outer[d].size) break;
+      offset -= outer[d].stride * outer[d].size;
+      at[d] = 0;
+      if (d == 0) return true;
+    }
+    if (outer.empty()) return true;
+  }
+}
+
+char* values_of(const at::Tensor& twin) { return static_cast<char*>(twin.data_ptr()); }
+
+}  // namespace
+
+bool is_on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_cuda() && tensor.layout() == at::kStrided &&
+         tensor.has_storage() && !tensor.is_conj() && !tensor.is_neg() &&
+         !tensor._is_zerotensor() && !tensor.is_quantized();
+}
+
+bool is_small(const at::Tensor& tensor) {
+  const bool integers = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+  return tensor.numel() <= (integers ? kMostIntegers : kMostFloats) &&
+         bytes_of(tensor) <= kMostBytes;
+}
+
+int knowledge_of(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return kKnown;
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr) return kNone;
+  const int whole = simgpu_knowledge(extent.begin, extent.bytes);
+  if (whole != kNone || is_dense(tensor, extent) || !is_small(tensor) ||
+      !simgpu_knows_any(extent.begin, extent.bytes)) {
+    return whole;
+  }
+  int least = kKnown;  // of the numbers, and not of what lies between
+  for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
+    least = std::min(least, simgpu_knowledge(extent.begin + offset, bytes));
+    return least != kNone;
+  });
+  return least;
+}
+
+at::Tensor twin_of(const at::Tensor& tensor) {
+  const at::Tensor twin(
+      at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+  const Extent extent = extent_of(tensor);
+  if (extent.begin != nullptr) simgpu_read_values(values_of(twin), extent.begin, extent.bytes);
+  return twin;
+}
+
+void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge) {
+  if (tensor.numel() == 0) return;
+  at::Tensor twin = values;
+  if (values.strides() != tensor.strides()) {
+    twin = at::Tensor(
+        at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+    twin.copy_(values);
+  }
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr) return;
+  for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
+    simgpu_write_values(extent.begin + offset, values_of(twin) + offset, bytes, knowledge);
+    return true;
+  });
+}
+
+void forget_values(const at::Tensor& tensor) {
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr || !simgpu_knows_any(extent.begin, extent.bytes)) return;
+  if (is_dense(tensor, extent) || !is_small(tensor)) {
+    simgpu_forget_values(extent.begin, extent.bytes);
+    return;
+  }
+  for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
+    simgpu_forget_values(extent.begin + offset, bytes);
+    return true;
+  });
+}
+
+void forget_where(const at::Tensor& tensor, const at::Tensor& flags) {
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr) return;
+  const auto size = static_cast<std::uint64_t>(tensor.element_size());
+  const at::Tensor in_order = flags.contiguous();
+  const bool* const flag = in_order.const_data_ptr<bool>();
+  std::vector<std::int64_t> at(static_cast<std::size_t>(tensor.dim()));
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    if (!flag[i]) continue;
+    std::int64_t offset = 0;
+    std::int64_t rest = i;
+    for (std::int64_t d = tensor.dim() - 1; d >= 0; --d) {
+      offset += rest % tensor.size(d) * tensor.stride(d);
+      rest /= tensor.size(d);
+    }
+    simgpu_forget_values(extent.begin + static_cast<std::uint64_t>(offset) * size, size);
+  }
+}
+
+void note_written_by(void* graph, const at::Tensor& tensor) {
+  const Extent extent = extent_of(tensor);
+  if (extent.begin != nullptr) simgpu_graph_writes(graph, extent.begin, extent.bytes);
+}
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,45 @@
+// A CUDA tensor's numbers, as far as they are known, and its twin: a CPU tensor of the same sizes
+// and strides that holds them.
+//
+//   x[:, 1] on the device   address 0x7000'0008, sizes {3}, strides {4}
+//   its twin                the same sizes and strides over a copy of 0x7000'0008 to 0x7000'0050
+//
+// So views, transposed ones and slices are right by themselves.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace gapless::simgpu {
+
+// Knowledge of known_ranges.h, as its number: the least wins.
+constexpr int kNone = 0;
+constexpr int kLikely = 1;
+constexpr int kKnown = 2;
+
+/// Whether its numbers lie in device memory as its sizes and strides say.
+bool is_on_device(const at::Tensor& tensor);
+
+/// Whether it is small enough to compute with: numbers that programs steer by are.
+bool is_small(const at::Tensor& tensor);
+
+/// What is known of its numbers, of the least known one; of no numbers everything.
+int knowledge_of(const at::Tensor& tensor);
+
+/// Of a tensor that is_on_device and is_small.
+at::Tensor twin_of(const at::Tensor& tensor);
+
+/// The device's tensor gets the numbers of a CPU tensor of the same sizes and type.
+void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge);
+
+/// Nothing is known of its numbers any more.
+void forget_values(const at::Tensor& tensor);
+
+/// Of those numbers where `flags`, of the same sizes, is not zero, nothing is known any more.
+void forget_where(const at::Tensor& tensor, const at::Tensor& flags);
+
+/// A graph's kernels write to it.
+void note_written_by(void* graph, const at::Tensor& tensor);
+
+}  // namespace gapless::simgpu

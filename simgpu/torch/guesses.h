@@ -1,0 +1,36 @@
+// What stands in for numbers that nobody knows, where a program steers by them. All of it is
+// "likely" (known_ranges.h), and what follows from it is told.
+//
+//   topk(router_logits, 2)   experts in turn: token 0 -> 0, 1   token 1 -> 2, 3   token 2 -> 0, 1
+//                            with a skew, the first gets more
+//   argmax(logits)           of more choices than rows: spread over all of them
+//   score > -1e9, x == x     as of numbers in general position: finite, no special ones, 0 < x < 1
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include "simgpu/torch/operator_facts.h"
+
+namespace gapless::simgpu {
+
+/// Fills `indices` (of the device), which an operator like topk has found along a dimension of
+/// `choices` places. `dim`: that dimension of `indices`; nothing where it is gone.
+void guess_indices(const at::Tensor& indices, std::optional<std::int64_t> dim,
+                   std::int64_t choices);
+
+/// What a comparison of these two says; `b` is null for one of `a` alone. Undefined where nothing
+/// can be said, or it is too much to say.
+at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c10::IValue* b,
+                           const at::Tensor& result);
+
+/// Gives the tensor numbers, where --unknown noise asks for that: standard normal ones, or flags.
+void guess_noise(const at::Tensor& tensor);
+
+/// A seed for one operator's random numbers: it goes by torch's own for the device.
+std::uint64_t seed_for(const c10::IValue& generator, const at::Device& device);
+
+}  // namespace gapless::simgpu

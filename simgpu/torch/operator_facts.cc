@@ -1,0 +1,123 @@
+#include "simgpu/torch/operator_facts.h"
+
+#include <array>
+#include <string_view>
+
+#include <ATen/core/enum_tag.h>
+
+namespace gapless::simgpu {
+namespace {
+
+template <std::size_t N>
+bool is_one_of(const std::string& name, const std::array<std::string_view, N>& names) {
+  for (const std::string_view each : names) {
+    if (name == each) return true;
+  }
+  return false;
+}
+
+// In place, of whatever was there before.
+constexpr std::array<std::string_view, 12> kFills = {
+    "aten::copy_",   "aten::fill_",      "aten::zero_",        "aten::uniform_",
+    "aten::normal_", "aten::random_",    "aten::exponential_", "aten::bernoulli_",
+    "aten::cauchy_", "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_"};
+
+// Results that are given as arguments, without being called out=.
+constexpr std::array<std::string_view, 2> kOnlyWrite = {"aten::_cummax_helper",
+                                                        "aten::_cummin_helper"};
+
+constexpr std::array<std::string_view, 10> kSizedByData = {
+    "aten::nonzero",       "aten::_unique",
+    "aten::_unique2",      "aten::unique_dim",
+    "aten::bincount",      "aten::unique_consecutive",
+    "torchvision::nms",    "aten::unique_dim_consecutive",
+    "aten::masked_select", "aten::repeat_interleave"};
+
+constexpr std::array<std::string_view, 8> kIndices = {
+    "aten::argmax", "aten::argmin", "aten::topk",   "aten::sort",
+    "aten::max",    "aten::min",    "aten::median", "aten::multinomial"};
+
+constexpr std::array<std::string_view, 9> kPredicates = {
+    "aten::eq", "aten::ne", "aten::lt",    "aten::le",       "aten::gt",
+    "aten::ge", "aten::isnan", "aten::isposinf", "aten::isneginf"};
+
+constexpr std::array<std::string_view, 12> kNoValues = {
+    "aten::resize_",      "aten::set_",       "aten::record_stream", "aten::as_strided",
+    "aten::_pin_memory",  "aten::is_pinned",  "aten::_assert_async", "aten::new_empty",
+    "aten::resize_as_",   "aten::is_set_to",  "aten::_resize_output_",
+    "aten::new_empty_strided"};
+
+bool holds_tensors(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::TensorType) return true;
+  if (const auto list = type->cast<c10::ListType>()) return holds_tensors(list->getElementType());
+  if (const auto maybe = type->cast<c10::OptionalType>()) {
+    return holds_tensors(maybe->getElementType());
+  }
+  return false;
+}
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+}  // namespace
+
+OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
+  OperatorFacts facts;
+  const c10::FunctionSchema& schema = op.schema();
+  facts.base = schema.name();
+  facts.name = facts.base;
+  if (!schema.overload_name().empty()) facts.name += "." + schema.overload_name();
+  const bool fills = is_one_of(facts.base, kFills);
+  const bool only_writes = is_one_of(facts.base, kOnlyWrite);
+  for (const c10::Argument& argument : schema.arguments()) {
+    Argument made;
+    if (holds_tensors(argument.type())) {
+      made.role = !is_written(argument)                        ? Role::reads
+                  : argument.is_out() || only_writes || (fills && !facts.writes)
+                      ? Role::writes
+                                                               : Role::reads_and_writes;
+      made.resized = is_written(argument) && argument.is_out();
+      facts.writes = facts.writes || is_written(argument);
+    }
+    const auto place = static_cast<int>(facts.arguments.size());
+    if (argument.name() == "generator") facts.generator = place;
+    if (argument.name() == "dim") facts.dim = place;
+    facts.arguments.push_back(made);
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    facts.fresh.push_back(holds_tensors(result.type()) && result.alias_info() == nullptr);
+  }
+  facts.copies = facts.base == "aten::copy_";
+  facts.reads_back = facts.base == "aten::_local_scalar_dense";
+  facts.sized_by_data = is_one_of(facts.base, kSizedByData);
+  // A program's own random numbers on the host are not to change.
+  const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts.computable = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
+                     !(random && facts.generator < 0) && !facts.reads_back;
+  // aten::max and its like also compare two tensors, or find a number without its place.
+  const bool finds = facts.base == "aten::argmax" || facts.base == "aten::argmin" ||
+                     facts.base == "aten::multinomial" || facts.fresh.size() == 2;
+  if (finds && is_one_of(facts.base, kIndices)) facts.guess = Guess::index;
+  if (is_one_of(facts.base, kPredicates)) facts.guess = Guess::predicate;
+  if (facts.name == "aten::where.self") facts.guess = Guess::choice;
+  return facts;
+}
+
+bool has_no_values(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string& base = schema.name();
+  if (is_one_of(base, kNoValues) || base.rfind("aten::empty", 0) == 0 ||
+      base.rfind("aten::_empty", 0) == 0) {
+    return true;
+  }
+  bool writes = false;
+  for (const c10::Argument& argument : schema.arguments()) writes = writes || is_written(argument);
+  bool views = false;
+  for (const c10::Argument& result : schema.returns()) {
+    views = views || (result.alias_info() != nullptr && !result.alias_info()->isWrite());
+  }
+  return views && !writes;
+}
+
+}  // namespace gapless::simgpu

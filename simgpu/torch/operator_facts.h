@@ -1,0 +1,51 @@
+// What an operator's schema tells: which arguments it reads, which it writes, and what else has to
+// be known of it before its numbers are computed on the CPU.
+//
+//   aten::sum.IntList_out(Tensor self, int[1]? dim, ..., *, Tensor(a!) out) -> Tensor(a!)
+//                         reads                             writes only
+//   aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
+//                     reads, writes    reads
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace gapless::simgpu {
+
+struct OperatorFacts {
+  enum class Role { other, reads, reads_and_writes, writes };
+  struct Argument {
+    Role role = Role::other;  // `other`: no tensors
+    bool resized = false;     // out=: it gets the result's sizes
+  };
+  /// What is done where its numbers cannot be computed.
+  enum class Guess {
+    none,
+    index,      // the places of the largest, or of samples: balanced (guesses.h)
+    predicate,  // a comparison: what is likely of unknown numbers
+    choice      // torch.where: what is chosen of known numbers is known
+  };
+
+  std::string name;  // "aten::sum.IntList_out"
+  std::string base;  // "aten::sum"
+  std::vector<Argument> arguments;
+  std::vector<bool> fresh;    // for each result: whether it is memory of its own
+  int generator = -1;         // the argument that is one
+  int dim = -1;               // "dim"
+  bool writes = false;        // any argument
+  bool computable = false;    // on the CPU, to the same result
+  bool copies = false;        // aten::copy_, which may also copy bytes, or between host and device
+  bool reads_back = false;    // aten::_local_scalar_dense
+  bool sized_by_data = false; // its result's size follows from its numbers
+  Guess guess = Guess::none;
+
+  static OperatorFacts of(const c10::OperatorHandle& op);
+};
+
+/// Whether the operator neither reads nor writes numbers: views, and memory without contents.
+bool has_no_values(const c10::OperatorHandle& op);
+
+}  // namespace gapless::simgpu

@@ -1,0 +1,384 @@
+#include "simgpu/torch/value_kernel.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/irange.h>
+
+#include "simgpu/torch/device_tensor.h"
+#include "simgpu/torch/guesses.h"
+
+namespace gapless::simgpu {
+namespace {
+
+using Role = OperatorFacts::Role;
+using Guess = OperatorFacts::Guess;
+
+// Estimate of process_record.h.
+constexpr int kNumber = 0;
+constexpr int kFlag = 1;
+constexpr int kSize = 2;
+
+// Calls f(tensor) for each that an argument or a result holds, until f is false.
+template <class F>
+bool each_tensor(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) return !value.toTensor().defined() || f(value.toTensor());
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      if (tensor.defined() && !f(tensor)) return false;
+    }
+  } else if (value.isList()) {  // of what may be tensors
+    for (const c10::IValue& element : value.toListRef()) {
+      if (!each_tensor(element, f)) return false;
+    }
+  }
+  return true;
+}
+
+// The same with each tensor made another.
+template <class F>
+c10::IValue with_tensors(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) return value.toTensor().defined() ? f(value.toTensor()) : value;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> made;
+    for (const at::Tensor& tensor : value.toTensorVector()) made.push_back(f(tensor));
+    return made;
+  }
+  if (value.isList()) {
+    c10::impl::GenericList made(value.toList().elementType());
+    for (const c10::IValue& element : value.toListRef()) made.push_back(with_tensors(element, f));
+    return made;
+  }
+  return value;
+}
+
+// The CPU's operators run by themselves: no autograd, no autocast, nobody who listens.
+class OnCpu {
+  c10::impl::ForceDispatchKeyGuard keys_{
+      c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
+      c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
+              c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
+  at::DisableRecordFunctionGuard unheard_;
+};
+
+// Inside an operator, for the calling thread.
+class Inside {
+ public:
+  explicit Inside(bool computes) : where_(*simgpu_operator()), before_(where_) {
+    ++where_.operators;
+    if (computes) ++where_.computing;
+    where_.graph = nullptr;
+  }
+  ~Inside() {
+    void* const graph = where_.graph != nullptr ? where_.graph : before_.graph;
+    where_ = before_;
+    where_.graph = graph;
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+  SimgpuOperator& where() { return where_; }
+
+ private:
+  SimgpuOperator& where_;
+  SimgpuOperator before_;
+};
+
+std::optional<at::Device> device_in(const c10::IValue* arguments, std::size_t count) {
+  std::optional<at::Device> device;
+  for (std::size_t i = 0; i < count && !device; ++i) {
+    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (tensor.is_cuda()) device = tensor.device();
+      return !device;
+    });
+    if (arguments[i].isDevice()) device = arguments[i].toDevice();
+  }
+  return device;
+}
+
+}  // namespace
+
+// What is to be run on the CPU: arguments, then results.
+struct ValueKernel::Computation {
+  Stack stack;
+  std::vector<at::Tensor> written;  // twins of what the operator writes to
+  int knowledge = kKnown;
+  bool done = false;
+};
+
+ValueKernel::ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel)
+    : facts_(std::move(facts)), kernel_(std::move(kernel)) {}
+
+int ValueKernel::look(const c10::IValue* arguments) const {
+  int least = kKnown;
+  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
+    const Role role = facts_.arguments[i].role;
+    if (role == Role::other) continue;
+    const bool is_whole = each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      const bool on_device = is_on_device(tensor);
+      if (!on_device && !(tensor.is_cpu() && tensor.layout() == at::kStrided)) return false;
+      if (facts_.arguments[i].resized) return true;
+      if (!is_small(tensor)) return false;
+      if (on_device && role != Role::writes) least = std::min(least, knowledge_of(tensor));
+      return least != kNone;
+    });
+    if (!is_whole) return kNone;
+  }
+  return least;
+}
+
+std::vector<at::Tensor> ValueKernel::written_by(const c10::IValue* arguments) const {
+  std::vector<at::Tensor> written;
+  if (!facts_.writes) return written;
+  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
+    const Role role = facts_.arguments[i].role;
+    if (role != Role::writes && role != Role::reads_and_writes) continue;
+    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      written.push_back(tensor);
+      return true;
+    });
+  }
+  return written;
+}
+
+ValueKernel::Computation ValueKernel::prepare(const c10::IValue* arguments, int knowledge) const {
+  Computation made;
+  made.knowledge = knowledge;
+  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
+    const OperatorFacts::Argument& fact = facts_.arguments[i];
+    if (static_cast<int>(i) == facts_.generator) {
+      const auto device = device_in(arguments, facts_.arguments.size());
+      made.stack.emplace_back(at::make_generator<at::CPUGeneratorImpl>(
+          seed_for(arguments[i], device.value_or(at::Device(at::kCUDA, 0)))));
+      // Any permutation is as good; of draws, others would come.
+      if (facts_.base != "aten::randperm") made.knowledge = std::min(made.knowledge, kLikely);
+      continue;
+    }
+    if (arguments[i].isDevice()) {
+      made.stack.emplace_back(at::Device(at::kCPU));
+      continue;
+    }
+    made.stack.push_back(with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      if (!tensor.is_cuda()) {
+        if (fact.role != Role::reads) made.written.push_back(tensor);
+        return tensor;
+      }
+      const at::Tensor twin =
+          fact.resized ? at::Tensor(at::detail::empty_strided_cpu({0}, {1}, tensor.scalar_type()))
+          : fact.role == Role::writes
+              ? at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(),
+                                                         tensor.scalar_type()))
+              : twin_of(tensor);
+      if (fact.role != Role::reads) made.written.push_back(twin);
+      return twin;
+    }));
+  }
+  return made;
+}
+
+bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computation) {
+  try {
+    const OnCpu on_cpu;
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &computation.stack);
+    computation.done = true;
+  } catch (const std::exception& e) { if (getenv("VDEBUG")) fprintf(stderr,"EXC %s\n", e.what());  // it cannot be had there, or is an error that a GPU asserts
+    computation.done = false;
+  }
+  return computation.done;
+}
+
+void ValueKernel::keep(const Computation& computation, Stack& results,
+                       const std::vector<at::Tensor>& written) const {
+  const OnCpu on_cpu;
+  const auto take = [&](const at::Tensor& there, const at::Tensor& here) {
+    if (!is_on_device(there)) return;
+    if (here.defined() && there.sizes() == here.sizes() &&
+        there.scalar_type() == here.scalar_type()) {
+      write_values(there, here, computation.knowledge);
+    } else {
+      forget_values(there);
+    }
+  };
+  for (const std::size_t i : c10::irange(written.size())) take(written[i], computation.written[i]);
+  const std::size_t first = results.size() - facts_.fresh.size();
+  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
+    c10::IValue& there = results[first + i];
+    if (!facts_.fresh[i]) {
+      if (!there.isTensor() && !there.isList()) there = computation.stack[i];  // aten::equal's
+      continue;
+    }
+    std::vector<at::Tensor> here;
+    each_tensor(computation.stack[i], [&](const at::Tensor& tensor) {
+      here.push_back(tensor);
+      return true;
+    });
+    std::size_t next = 0;
+    each_tensor(there, [&](const at::Tensor& tensor) {
+      take(tensor, next < here.size() ? here[next] : at::Tensor());
+      ++next;
+      return true;
+    });
+  }
+}
+
+void ValueKernel::forget(const Stack& results, const std::vector<at::Tensor>& written) const {
+  for (const at::Tensor& tensor : written) {
+    if (is_on_device(tensor)) forget_values(tensor);
+  }
+  if (results.empty()) return;  // there are none yet
+  const std::size_t first = results.size() - facts_.fresh.size();
+  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
+    if (!facts_.fresh[i]) continue;
+    each_tensor(results[first + i], [](const at::Tensor& tensor) {
+      if (is_on_device(tensor)) forget_values(tensor);
+      return true;
+    });
+  }
+}
+
+void ValueKernel::note_captured(void* graph, const Stack& results,
+                                const std::vector<at::Tensor>& written) const {
+  for (const at::Tensor& tensor : written) {
+    if (is_on_device(tensor)) note_written_by(graph, tensor);
+  }
+  const std::size_t first = results.size() - facts_.fresh.size();
+  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
+    if (!facts_.fresh[i]) continue;
+    each_tensor(results[first + i], [&](const at::Tensor& tensor) {
+      if (is_on_device(tensor)) note_written_by(graph, tensor);
+      return true;
+    });
+  }
+}
+
+// Of an operator whose arguments are not all known.
+void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& results) const {
+  const OnCpu on_cpu;
+  std::vector<at::Tensor> made;  // results, or what was given to hold them
+  const std::size_t first = results.size() - facts_.fresh.size();
+  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
+    if (results[first + i].isTensor()) made.push_back(results[first + i].toTensor());
+  }
+  if (made.empty() || !is_on_device(made.back()) || !arguments[0].isTensor()) return;
+  const at::Tensor& result = made.back();
+  const at::Tensor& from = arguments[0].toTensor();
+  if (facts_.guess == Guess::index) {
+    const bool samples = facts_.base == "aten::multinomial";
+    std::optional<std::int64_t> dim;
+    if (facts_.dim >= 0) {
+      const c10::IValue& given = arguments[static_cast<std::size_t>(facts_.dim)];
+      if (given.isInt()) dim = given.toInt();
+    } else if (samples) {
+      dim = -1;
+    }
+    if (from.dim() == 0) return;
+    if (dim && *dim < 0) *dim += from.dim();
+    const std::int64_t choices = dim ? from.size(*dim) : from.numel();
+    guess_indices(result, result.dim() == from.dim() ? dim : std::nullopt, choices);
+  } else if (facts_.guess == Guess::predicate) {
+    const c10::IValue* const other =
+        facts_.base.rfind("aten::is", 0) == 0 || arguments.size() < 2 ? nullptr : &arguments[1];
+    const at::Tensor flags = guess_predicate(facts_.base, from, other, result);
+    if (flags.defined()) write_values(result, flags, kLikely);
+  } else if (facts_.guess == Guess::choice) {
+    const at::Tensor& flags = from;
+    if (!is_on_device(flags) || !is_small(flags) || !is_small(result)) return;
+    int knowledge = knowledge_of(flags);
+    if (knowledge == kNone) return;
+    const auto known = [&](const at::Tensor& tensor) {
+      return tensor.is_cpu() || (is_on_device(tensor) && is_small(tensor) &&
+                                 knowledge_of(tensor) != kNone);
+    };
+    const at::Tensor& yes = arguments[1].toTensor();
+    const at::Tensor& no = arguments[2].toTensor();
+    if (known(yes) == known(no)) return;
+    const at::Tensor& chosen = known(yes) ? yes : no;
+    if (chosen.is_cuda()) knowledge = std::min(knowledge, knowledge_of(chosen));
+    const at::Tensor values = (chosen.is_cuda() ? twin_of(chosen) : chosen).to(result.scalar_type());
+    write_values(result, values.expand(result.sizes()), knowledge);
+    const at::Tensor unknown = known(yes) ? twin_of(flags).logical_not() : twin_of(flags);
+    forget_where(result, unknown.to(at::kBool).expand(result.sizes()));
+  }
+}
+
+// A number comes to the host: what is known of it lies in the device's memory.
+void ValueKernel::read_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            Stack* stack) const {
+  Inside inside(/*computes=*/false);
+  const at::Tensor tensor = stack->back().toTensor();
+  if (is_on_device(tensor)) {
+    inside.where().reads = tensor.scalar_type() == at::kBool ? kFlag : kNumber;
+    if (knowledge_of(tensor) == kNone) {
+      const OnCpu on_cpu;
+      guess_noise(tensor);
+    }
+  }
+  kernel_.callBoxed(op, keys, stack);
+}
+
+void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                             Stack* stack) {
+  if (facts_.reads_back) return read_back(op, keys, stack);
+  const std::size_t count = facts_.arguments.size();
+  const c10::IValue* const arguments = stack->data() + (stack->size() - count);
+  const bool to_host = facts_.copies && !arguments[0].toTensor().is_cuda();
+  const bool captures = simgpu_captures();
+  if (to_host) {
+    Inside inside(/*computes=*/false);
+    if (const at::Tensor& source = arguments[1].toTensor();
+        !captures && is_on_device(source) && is_small(source) && knowledge_of(source) == kNone) {
+      const OnCpu on_cpu;
+      guess_noise(source);
+    }
+    return kernel_.callBoxed(op, keys, stack);
+  }
+
+  if (facts_.sized_by_data && !captures) {
+    if (const at::Tensor& from = arguments[0].toTensor(); is_on_device(from)) {
+      if (knowledge_of(from) == kNone) {
+        const OnCpu on_cpu;
+        guess_noise(from);
+      }
+    }
+  }
+  const int knowledge = captures ? kNone : look(arguments);
+  const bool computes = facts_.computable && knowledge != kNone;
+  const std::vector<at::Tensor> written = written_by(arguments);
+  Computation computation;
+  if (computes) computation = prepare(arguments, knowledge);
+  std::vector<c10::IValue> kept;
+  if (!computes && facts_.guess != Guess::none && !captures) {
+    kept.assign(arguments, arguments + count);
+  }
+  Inside inside(/*computes=*/true);
+  if (facts_.sized_by_data) {
+    if (knowledge != kKnown) simgpu_estimated(kSize);
+    inside.where().has_answer = true;
+    inside.where().answer = 0;
+    if (computes && compute(op, computation) && computation.stack[0].isTensor()) {
+      const at::Tensor& result = computation.stack[0].toTensor();
+      const bool along = facts_.dim >= 0 && arguments[facts_.dim].isInt();
+      const std::int64_t dim = along ? arguments[facts_.dim].toInt() : 0;
+      inside.where().answer = result.dim() == 0 ? 0 : result.size(dim);
+    }
+  }
+  if (facts_.base == "aten::equal" && knowledge != kKnown && !captures) simgpu_estimated(kFlag);
+  if (!written.empty()) forget({}, written);
+  kernel_.callBoxed(op, keys, stack);
+  if (inside.where().graph != nullptr) {
+    note_captured(inside.where().graph, *stack, written);
+  }
+  if (computes && (computation.done || compute(op, computation))) {
+    return keep(computation, *stack, written);
+  }
+  if (facts_.copies) return;  // as bytes, they took along what is known of them
+  forget(*stack, written);
+  if (!kept.empty()) guess(kept, *stack);
+}
+
+}  // namespace gapless::simgpu

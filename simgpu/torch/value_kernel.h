@@ -1,0 +1,51 @@
+// ValueKernel: stands in the place of one operator's CUDA kernel, which it holds.
+//
+//   aten::add.Tensor on two CUDA tensors
+//     all numbers known, and few:   their twins -> the same operator on the CPU  -> numbers
+//     always:                       the CUDA kernel, which allocates as ever     -> memory
+//     afterwards                    that memory holds those numbers; or nobody knows them
+//
+// In torch's dispatcher it is what it replaces: autograd, autocast, threads and compiled graphs
+// come to it as they would to the kernel.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include "simgpu/process/values.h"
+#include "simgpu/torch/operator_facts.h"
+
+namespace gapless::simgpu {
+
+class ValueKernel final : public c10::OperatorKernel {
+ public:
+  ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel);
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+ private:
+  using Stack = torch::jit::Stack;
+  struct Computation;
+
+  /// The least that is known of what it reads; kNone also where that is too much to compute with.
+  [[nodiscard]] int look(const c10::IValue* arguments) const;
+  [[nodiscard]] std::vector<at::Tensor> written_by(const c10::IValue* arguments) const;
+  [[nodiscard]] Computation prepare(const c10::IValue* arguments, int knowledge) const;
+  static bool compute(const c10::OperatorHandle& op, Computation& computation);
+  /// What has not the CPU's sizes, nobody knows.
+  void keep(const Computation& computation, Stack& results,
+            const std::vector<at::Tensor>& written) const;
+  void forget(const Stack& results, const std::vector<at::Tensor>& written) const;
+  void note_captured(void* graph, const Stack& results,
+                     const std::vector<at::Tensor>& written) const;
+  void guess(const std::vector<c10::IValue>& arguments, const Stack& results) const;
+  void read_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) const;
+
+  OperatorFacts facts_;
+  c10::SafeKernelFunction kernel_;
+};
+
+}  // namespace gapless::simgpu
