@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "simgpu/process/library_handle.h"
+#include "simgpu/process/ranks.h"
 
 namespace gapless::simgpu::nccl {
 namespace {
@@ -114,8 +115,29 @@ Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
   made->device = Process::current();
   made->sent.resize(static_cast<std::size_t>(ranks), 0);
   made->received.resize(static_cast<std::size_t>(ranks), 0);
+  made->absent.resize(static_cast<std::size_t>(ranks), false);
   if (ranks > 1) made->meeting = std::make_unique<Meeting>(name, ranks, rank);
+  const Ranks& run = ranks_from_environment();
+  if (run.all() || ranks == 1) return made.release();
+  // Who is who is known where all ranks meet, or only one runs. In other groups those who do not
+  // come are waited for as anybody is.
+  made->alone = run.count() == 1;
+  if (ranks == rank_variable("WORLD_SIZE")) {
+    for (int other = 0; other < ranks; ++other) {
+      made->absent[static_cast<std::size_t>(other)] = !run.run(other);
+    }
+  }
   return made.release();
+}
+
+int Communicator::first_present() const {
+  const auto found = std::find(absent.begin(), absent.end(), false);
+  return found == absent.end() ? rank : static_cast<int>(found - absent.begin());
+}
+
+void Communicator::all_here() {
+  alone = false;
+  absent.assign(absent.size(), false);
 }
 
 void begin_group() { ++group().depth; }
@@ -218,6 +240,7 @@ int collective(Communicator& communicator, const Signature& signature, const voi
       return Progress::done;
     }
     for (int other = 0; other < communicator.ranks; ++other) {
+      if (communicator.absent[static_cast<std::size_t>(other)]) continue;
       // Who has passed this turn has left its message, for two turns' messages are kept.
       if (meeting.message(other, turn).turn.load(std::memory_order_acquire) == turn) continue;
       if (meeting.ended(other)) say_alone(communicator);
@@ -225,8 +248,10 @@ int collective(Communicator& communicator, const Signature& signature, const voi
     }
     std::vector<Contribution> all(static_cast<std::size_t>(communicator.ranks));
     for (int other = 0; other < communicator.ranks; ++other) {
-      const Message& message = meeting.message(other, turn);
       auto& each = all[static_cast<std::size_t>(other)];
+      const bool came = !communicator.absent[static_cast<std::size_t>(other)];
+      const Message& message =
+          meeting.message(came ? other : communicator.first_present(), turn);
       each.known = message.known;
       each.data.assign(message.data, message.data + bytes);
     }
@@ -241,6 +266,7 @@ int send(Communicator& communicator, const void* source, std::size_t bytes, int 
   if (peer < 0 || peer >= communicator.ranks) return kInvalidArgument;
   submit_library_work(stream);
   if (captures(stream) || communicator.meeting == nullptr) return kSuccess;
+  if (communicator.absent[static_cast<std::size_t>(peer)]) return kSuccess;
   const std::uint64_t number = communicator.sent[static_cast<std::size_t>(peer)]++;
   Operation operation{&communicator, false, {}, [] {}};
   operation.advance = [&communicator, source, bytes, peer, number] {
@@ -264,6 +290,10 @@ int receive(Communicator& communicator, void* target, std::size_t bytes, int pee
   if (peer < 0 || peer >= communicator.ranks) return kInvalidArgument;
   submit_library_work(stream);
   if (captures(stream) || communicator.meeting == nullptr) return kSuccess;
+  if (communicator.absent[static_cast<std::size_t>(peer)]) {
+    forget(target, bytes);
+    return kSuccess;
+  }
   const std::uint64_t number = communicator.received[static_cast<std::size_t>(peer)]++;
   Operation operation{&communicator, false, {}, [target, bytes] { forget(target, bytes); }};
   operation.advance = [&communicator, target, bytes, peer, number] {
