@@ -119,8 +119,8 @@ Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
   if (ranks > 1) made->meeting = std::make_unique<Meeting>(name, ranks, rank);
   const Ranks& run = ranks_from_environment();
   if (run.all() || ranks == 1) return made.release();
-  // Who is who is known where all ranks meet, or only one runs. In other groups those who do not
-  // come are waited for as anybody is.
+  // Who is who is known where all ranks meet, or only one runs; else where all that run have come.
+  // In other groups who does not come is waited for as anybody is.
   made->alone = run.count() == 1;
   if (ranks == rank_variable("WORLD_SIZE")) {
     for (int other = 0; other < ranks; ++other) {
@@ -133,6 +133,15 @@ Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
 int Communicator::first_present() const {
   const auto found = std::find(absent.begin(), absent.end(), false);
   return found == absent.end() ? rank : static_cast<int>(found - absent.begin());
+}
+
+void Communicator::note_absent() {
+  const Ranks& run = ranks_from_environment();
+  if (run.all() || meeting == nullptr) return;
+  if (static_cast<std::size_t>(meeting->joined()) != run.count()) return;
+  for (int other = 0; other < ranks; ++other) {
+    absent[static_cast<std::size_t>(other)] = !meeting->came(other);
+  }
 }
 
 void Communicator::all_here() {
@@ -247,6 +256,7 @@ int collective(Communicator& communicator, const Signature& signature, const voi
       if (communicator.absent[static_cast<std::size_t>(other)]) continue;
       // Who has passed this turn has left its message, for two turns' messages are kept.
       if (meeting.message(other, turn).turn.load(std::memory_order_acquire) == turn) continue;
+      communicator.note_absent();
       if (meeting.ended(other)) say_alone(communicator);
       return Progress::waiting;
     }
