@@ -47,6 +47,7 @@ void check(const DryrunArguments& arguments) {
 struct Outcome {
   Ended ended;
   json rows;
+  std::vector<int> absent;
   std::string torch_without_cuda;
 };
 
@@ -60,6 +61,8 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   outcome.ended = run_program(arguments.program.command, variables);
   outcome.rows =
       rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
+  outcome.absent = absent_ranks(reports.path());
+  for (json& row : outcome.rows) row["ranks_not_run"] = outcome.absent;
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;
 }
@@ -88,6 +91,9 @@ int run(const DryrunArguments& arguments) {
     say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, first->torch_without_cuda));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
+  }
+  if (const std::string note = note_of_ranks(arguments.gpus, first->absent); !note.empty()) {
+    say(stderr, "gapless dryrun: {}\n", note);
   }
   write_json(arguments.program, json_text(rows, 1));
   if (instead == "cudaMalloc") {
@@ -126,6 +132,7 @@ void add_dryrun(CLI::App& app, int& status) {
       "  gapless dryrun --gpu 16GiB --allocator gapless,native,expandable -- python train.py\n"
       "  gapless dryrun --gpu A100,A100 --allocator expandable -- torchrun --nproc-per-node 2 "
       "train.py\n"
+      "  gapless dryrun --gpu 8xA100 --ranks 0 -- torchrun --nproc-per-node 8 train.py\n"
       "  gapless dryrun --gpu 'RTX 4090' --record run.pickle -- python train.py; gapless replay "
       "run.*.pickle\n"
       "\n"

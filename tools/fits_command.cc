@@ -26,6 +26,7 @@
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
+#include "tools/text_width.h"
 #include "tools/watched_program.h"
 
 namespace gapless::tools {
@@ -176,7 +177,10 @@ int run(FitsArguments arguments) {
         "gapless fits: on simulated GPUs ({}). Sizes are real; numbers are where they "
         "follow from what the host gave.\n\n",
         arguments.gpus.gpus);
-    fmt::print("{}", text_of_fits(runs, colour_wanted(), terminal == 0 ? kColumns : terminal));
+    const std::size_t columns = terminal == 0 ? kColumns : terminal;
+    fmt::print("{}", text_of_fits(runs, colour_wanted(), columns));
+    const std::string note = note_of_ranks(arguments.gpus, runs.front().absent);
+    for (const std::string& line : lines_of(note, columns)) fmt::print("{}\n", line);
   }
   write_json(arguments.program, json_text(rows, 1));
   if (!arguments.picture.empty()) {
@@ -202,6 +206,7 @@ void add_fits(CLI::App& app, int& status) {
       "  gapless fits --gpu 16GiB -- python train.py\n"
       "  gapless fits --gpu 'RTX 4090' --allocator native --steps 20 -- python train.py\n"
       "  gapless fits --gpu 3x19.58GiB -- torchrun --nproc-per-node 3 train.py\n"
+      "  gapless fits --gpu 8xA100 --ranks 0 -- torchrun --nproc-per-node 8 train.py\n"
       "  gapless fits --gpu 16GiB --worst-case --picture memory.html -- python train.py\n"
       "  gapless fits --gpu T4 --json fits.json --time-limit 300 -- python train.py\n"
       "\n"

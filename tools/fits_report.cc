@@ -303,7 +303,11 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
          {"exit_status", end.ended.status()}});
     run.memory.emplace_back();
   }
-  for (json& row : run.rows) row["asked_allocator"] = allocator;
+  run.absent = absent_ranks(reports);
+  for (json& row : run.rows) {
+    row["asked_allocator"] = allocator;
+    row["ranks_not_run"] = run.absent;
+  }
   return run;
 }
 

@@ -32,6 +32,7 @@ struct FitsRun {
   nlohmann::json rows = nlohmann::json::array();
   std::vector<std::optional<TracedMemory>> memory;  // by row
   WatchedEnd end;
+  std::vector<int> absent;  // ranks that were not to run
   double seconds = 0;
   /// The last lines that the program printed, where its output was kept apart.
   std::vector<std::string> last_words;

@@ -105,6 +105,18 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
   return reports;
 }
 
+std::vector<int> absent_ranks(const fs::path& folder) {
+  std::vector<int> ranks;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    int rank = 0;
+    if (std::sscanf(entry.path().filename().c_str(), "absent.%d", &rank) == 1) {
+      ranks.push_back(rank);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 std::string torch_without_cuda(const fs::path& folder) {
   return text_of(folder / "torch_without_cuda");
 }

@@ -2,7 +2,9 @@
 //
 //   4711.0.gpu          simgpu/process/process_record.h, of every process that used a GPU
 //   4711.0.torch.json   simgpu/python/watch_torch.py, of those with Python and torch, where they
-//   came to it torch_without_cuda  which torch it was that could use none
+//                       came to it
+//   torch_without_cuda  which torch it was that could use none
+//   absent.1            of a rank that was not to run (simgpu/process/ranks.h)
 #pragma once
 
 #include <filesystem>
@@ -32,6 +34,9 @@ struct ProcessReport {
 /// One for each process that used a GPU, by rank and process number. `started` is the one that the
 /// command waited for, of whose end more is known than it could write.
 std::vector<ProcessReport> read_reports(const std::filesystem::path& folder, const Ended& started);
+
+/// Ranks that were not to run (simgpu/process/ranks.h), in order.
+std::vector<int> absent_ranks(const std::filesystem::path& folder);
 
 /// The library of a torch that was built without CUDA, where one was used; else empty.
 std::string torch_without_cuda(const std::filesystem::path& folder);

@@ -12,6 +12,7 @@
 #include "allocator/base/error.h"
 #include "simgpu/front_libraries.h"
 #include "simgpu/process/gpu_profile.h"
+#include "simgpu/process/ranks.h"
 #include "tools/inputs.h"
 
 namespace gapless::tools {
@@ -29,6 +30,19 @@ const std::map<std::string, std::string>& allocator_settings() {
   return settings;
 }
 
+// 1, 2, 3, 5: "1-3", "5"
+std::vector<std::string> runs_of(const std::vector<int>& numbers) {
+  std::vector<std::string> runs;
+  for (std::size_t first = 0; first < numbers.size();) {
+    std::size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    runs.push_back(first == last ? fmt::format("{}", numbers[first])
+                                 : fmt::format("{}-{}", numbers[first], numbers[last]));
+    first = last + 1;
+  }
+  return runs;
+}
+
 }  // namespace
 
 std::vector<std::string> simulated_allocators() {
@@ -42,6 +56,11 @@ void check(const SimulatedGpus& gpus, const std::vector<std::string>& allocators
     (void)simgpu::parse_gpus(gpus.gpus, context);
   } catch (const std::invalid_argument& error) {
     throw InputError(std::string("--gpu: ") + error.what());
+  }
+  try {
+    const simgpu::Ranks ranks(gpus.ranks);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(std::string("--ranks: ") + error.what());
   }
   if (std::find(allocators.begin(), allocators.end(), "gapless") != allocators.end()) {
     check_conf(gpus.conf);
@@ -61,6 +80,7 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("SIMGPU_STRICT", gpus.strict ? "1" : "");
   set("SIMGPU_UNKNOWN", gpus.unknown);
   set("SIMGPU_SKEW", fmt::format("{}", gpus.skew));
+  set("SIMGPU_RANKS", gpus.ranks);
   set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
@@ -90,6 +110,20 @@ std::string no_gpu_used(const std::string& program, int status, const std::strin
   return text;
 }
 
+std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent) {
+  if (gpus.ranks.empty()) return {};
+  if (absent.empty()) {
+    return fmt::format(
+        "--ranks {}: nobody was left out: only of programs whose launcher numbers them (torchrun, "
+        "accelerate launch, deepspeed) is it known who is which rank",
+        gpus.ranks);
+  }
+  return fmt::format(
+      "of the ranks, only those of --ranks {} ran. {} did not: {} taken to do the same, in their "
+      "collectives too, and to need as much",
+      gpus.ranks, fmt::join(runs_of(absent), ", "), absent.size() == 1 ? "it is" : "they are");
+}
+
 std::string used_in_place(const json& rows) {
   bool gapless = rows.empty();
   for (const json& row : rows) {
@@ -110,6 +144,9 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
   command.add_option("-c,--conf", gpus.conf, "gapless's options, as GAPLESS_CONF");
   command.add_option("--context", gpus.context,
                      "What a CUDA context takes, in place of the GPU's usual figure");
+  command.add_option("--ranks", gpus.ranks,
+                     "Of a launcher's ranks that all do the same, run only these (0; 0,7; 0-3): "
+                     "the others are taken to do what they do, which is said");
   command.add_flag("--strict", gpus.strict,
                    "Stop at the first CUDA function that is not simulated, naming it");
   command

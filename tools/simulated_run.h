@@ -24,6 +24,7 @@ struct SimulatedGpus {
   bool strict = false;  // stop at the first function that is not simulated
   std::string unknown = "zeros";  // what is read where nobody knows it: or "noise"
   double skew = 0;  // by how much of the mean an expert has more than that, the busiest one
+  std::string ranks;    // of equal ones, those to run (simgpu/process/ranks.h); empty: all
 };
 
 /// "gapless", "native", "expandable", "async"
@@ -41,11 +42,14 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
 /// was built without CUDA, where that was used.
 std::string no_gpu_used(const std::string& program, int status, const std::string& torch);
 
+/// What is to be said of ranks that did not run; empty where all were to.
+std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent);
+
 /// What was used where gapless was asked for: another allocator of PyTorch's, or no process's was
 /// gapless. Empty where all is well.
 std::string used_in_place(const nlohmann::json& rows);
 
-/// Adds --gpu, --conf, --context, --strict, --unknown and --skew.
+/// Adds --gpu, --conf, --context, --ranks, --strict, --unknown and --skew.
 void add_gpu_options(CLI::App& command, SimulatedGpus& gpus);
 
 }  // namespace gapless::tools

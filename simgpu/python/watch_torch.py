@@ -280,6 +280,8 @@ def _add(name):
 
 @_quietly
 def _watch():
+    if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
+        _add("watch_ranks.py")
     if os.environ.get("SIMGPU_MEMORY_TRACE"):
         _add("watch_memory.py")
         _add("watch_data.py")

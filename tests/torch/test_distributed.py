@@ -1,6 +1,9 @@
 """torch.distributed on simulated GPUs: processes of torchrun and accelerate."""
 import importlib.util
+import json
+import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -52,8 +55,6 @@ def test_data_parallel_in_one_process(simulate):
 
 
 def test_dryrun_reports_each_rank(tmp_path, simulate):
-    import json
-    import sys
     report = tmp_path / "report.json"
     subprocess.run([GAPLESS, "dryrun", "--gpu", "A100,A100,A100", "--json",
                     report, "--", sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3",
@@ -62,6 +63,88 @@ def test_dryrun_reports_each_rank(tmp_path, simulate):
     trained = [row for row in rows if row["peak_allocated_bytes"]]
     assert [row["rank"] for row in trained] == [0, 1, 2]
     assert [row["device"] for row in trained] == [0, 1, 2]
+
+
+# What each rank's collectives find where some do not run, and a layer under DDP.
+EQUAL = """
+import os, torch, torch.distributed as dist
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=device)
+rank, world = dist.get_rank(), dist.get_world_size()
+total = torch.tensor([1 + rank]).cuda()
+dist.all_reduce(total)
+half = dist.new_group(list(range(world // 2)))  # splits the world's, where all run
+part = torch.tensor([10 + rank]).cuda()
+dist.all_reduce(part, group=half)
+found = [None] * world
+dist.all_gather_object(found, rank)
+print(f"{rank} found: {total.item()} {part.item()} {found}", flush=True)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512, device=device))
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.zeros(8, 512, device=device)).sum().backward()
+optimizer.step()
+if os.environ.get("GROUP_OF_HOSTS"): dist.new_group(backend="gloo")
+dist.destroy_process_group()
+"""
+
+
+def equal_ranks(folder, ranks, count, *launcher, status=0, **environment):
+    """Its rows, what it printed, and what dryrun said."""
+    (folder / "train.py").write_text(EQUAL)
+    done = subprocess.run(
+        [GAPLESS, "dryrun", "--gpu", f"{count}x1GiB", *ranks, "--json", "rows.json", "--", sys.executable, *launcher, "train.py"],
+        cwd=folder, capture_output=True, text=True, timeout=50, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads((folder / "rows.json").read_text()), done.stdout, " ".join(done.stderr.split())
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def test_one_of_equal_ranks_has_the_peaks_of_all(tmp_path):
+    all_rows, out, _ = equal_ranks(tmp_path, (), 2, *TORCHRUN, "2")
+    assert "0 found: 3 10 [0, 1]" in out and "1 found: 3" in out
+    (row,), out, said = equal_ranks(tmp_path, ("--ranks", "0"), 2, *TORCHRUN, "2")
+    assert "0 found: 2 10 [0, 0]" in out and "1 found" not in out
+    for name in "peak_allocated_bytes", "peak_reserved_bytes", "peak_used_bytes", "verdict", "steps":
+        assert [row[name]] * 2 == [each[name] for each in all_rows], name
+    assert row["peak_allocated_bytes"] > 5 * 4 * 512 * 512  # two states, a gradient, DDP's bucket
+    assert all(each["ranks_not_run"] == [] for each in all_rows) and row["ranks_not_run"] == [1]
+    assert "only those of --ranks 0 ran. 1 did not: it is taken to do the same" in said
+
+
+def test_two_of_six_ranks_meet(tmp_path):
+    rows, out, said = equal_ranks(tmp_path, ("--ranks", "0-1"), 6, *TORCHRUN, "6")
+    # Those that do not run come with what rank 0 comes with: 1 + 2 + 4 x 1; 10 + 11 + 10.
+    assert "0 found: 7 31 [0, 1, 0, 0, 0, 0]" in out and "1 found: 7 31 [0, 1, 0, 0, 0, 0]" in out
+    assert [row["rank"] for row in rows] == [0, 1] and "2-5 did not" in said
+    assert "did not come" not in said
+
+
+def test_rank_0_keeps_the_store(tmp_path):
+    # As with deepspeed's launcher: processes with RANK, and a store that waits until all have come. And a group that
+    # would wait for all is an error that says so.
+    (tmp_path / "launch.py").write_text("""
+import os, socket, subprocess, sys
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = str(free.getsockname()[1])
+variables = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+         for rank in range(2)]
+sys.exit(max(rank.wait() for rank in ranks))
+""")
+    (row,), out, said = equal_ranks(tmp_path, ("--ranks", "0"), 2, "launch.py", status=1, GROUP_OF_HOSTS="1")
+    assert "0 found: 2 10 [0, 0]" in out and row["ranks_not_run"] == [1] and row["steps"] == 1
+    assert row["verdict"] == "not known"
+    assert "a group of 2 ranks with gloo waits for those that do not run" in said
+
+
+def test_ranks_that_are_none(tmp_path):
+    done = subprocess.run([GAPLESS, "dryrun", "--ranks", "first", "--", "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and '--ranks: "first" is no rank' in done.stderr
 
 
 def test_accelerate(simulate, tmp_path):

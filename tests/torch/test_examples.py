@@ -1,4 +1,5 @@
-"""The programs in examples/ run, small, and take the memory they should."""
+"""The programs in examples/ run, small, and take the memory they should. Those that need more libraries than torch are
+in test_libraries.py."""
 import pytest
 
 from conftest import ROOT
@@ -20,8 +21,8 @@ SMALL = [
 def example(simulate):
     """example(name, *words, gpus=...): the Result of an example program."""
 
-    def run(name, *words, gpus="16GiB", **options):
-        code = (f"import runpy, sys; sys.argv = {[name, *map(str, words)]!r}; "
+    def run(name, *words, gpus="16GiB", before="", **options):
+        code = (f"import runpy, sys; {before}sys.argv = {[name, *map(str, words)]!r}; "
                 f"runpy.run_path({str(ROOT / 'examples' / name)!r}, run_name='__main__')")
         return simulate(code, gpus=gpus, **options)
 
@@ -62,6 +63,13 @@ def test_under_torchrun(simulate, name, words):
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_each_has_help(example, path):
     assert "gapless dryrun" in example(path.name, "--help").out
+
+
+@pytest.mark.parametrize("name, library", [("qwen_zero.py", "deepspeed"), ("qwen_qlora.py", "bitsandbytes"),
+                                           ("chatlm_t5.py", "accelerate"), ("gpt2_recommender.py", "transformers")])
+def test_what_is_missing_is_named(example, name, library):
+    result = example(name, check=False, before=f"sys.modules[{library!r}] = None; ")
+    assert result.status == 2 and f"{name}: {library} is not installed: pip install" in result.err
 
 
 @pytest.mark.parametrize("name, words", SMALL)

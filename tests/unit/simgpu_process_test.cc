@@ -9,6 +9,7 @@
 #include "simgpu/abi/runtime_abi.h"
 #include "simgpu/process/device_memory.h"
 #include "simgpu/process/gpu_profile.h"
+#include "simgpu/process/ranks.h"
 #include "simgpu/process/streams.h"
 #if __has_include(<driver_types.h>)
 #include <driver_types.h>
@@ -30,6 +31,27 @@ TEST(GpuProfile, NamesAndSizes) {
   EXPECT_EQ(gpus[3].name, "Tesla T4");
   EXPECT_EQ(gpus[3].total_bytes, 8 * GiB);
   for (const std::string& name : gpu_profile_names()) EXPECT_EQ(parse_gpus(name).size(), 1U);
+}
+
+TEST(Ranks, ListsAndRuns) {
+  EXPECT_TRUE(Ranks().all());
+  EXPECT_TRUE(Ranks().run(7));
+  const Ranks some("0,3-5");
+  EXPECT_FALSE(some.all());
+  EXPECT_EQ(some.count(), 4U);
+  for (const int rank : {0, 3, 4, 5}) EXPECT_TRUE(some.run(rank)) << rank;
+  for (const int rank : {1, 2, 6, 30}) EXPECT_FALSE(some.run(rank)) << rank;
+}
+
+TEST(Ranks, WhatIsNoneIsNamed) {
+  for (const char* const wrong : {"x", "-1", "1-", "3-1", "0,", ",0", "0;1", "99999999", "0 1"}) {
+    try {
+      const Ranks ranks(wrong);
+      ADD_FAILURE() << "\"" << wrong << "\" was taken";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("\"")) << wrong;
+    }
+  }
 }
 
 TEST(GpuProfile, SeveralOfOneKind) {

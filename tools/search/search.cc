@@ -148,6 +148,7 @@ json Search::key(const SearchCell& cell, std::size_t index) {
   return {{"version", gapless_version()},
           {"gpus", options_.gpus.gpus},
           {"context", options_.gpus.context},
+          {"ranks", options_.gpus.ranks},
           {"strict", options_.gpus.strict},
           {"unknown", options_.gpus.unknown},
           {"skew", options_.gpus.skew},
@@ -201,6 +202,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   add("--context", options_.gpus.context);
+  add("--ranks", options_.gpus.ranks);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
   add("--unknown", options_.gpus.unknown);

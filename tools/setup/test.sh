@@ -117,6 +117,7 @@ every_target() { # each target of the Makefile was tried here, and `make help` t
 {
   for version in 2.11 2.15; do tools/setup/torch.sh "$version"; done
   tools/setup/torch.sh 2.11 full
+  tools/setup/torch.sh 2.11 libraries
   tests/conformance/fetch.sh
 } >"$(mktemp)" 2>&1 &
 fetching=$!
@@ -168,12 +169,13 @@ for version in 2.11 2.15; do
       cmake --build --preset release -- --quiet
   }
   check "torch $version: adapter" adapter
-  # What asks more of our own commands than of torch runs with one torch.
+  # What asks more of our own commands than of torch runs with one torch; what other libraries do, where
+  # they are.
   once=()
   [ "$version" = 2.11 ] ||
     once=(--ignore tests/torch/test_search.py --ignore tests/torch/test_pytest_plugin.py)
   ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist worksteal \
-    tests/torch "${once[@]}" --junit-xml "$report" || true
+    tests/torch --ignore tests/torch/test_libraries.py "${once[@]}" --junit-xml "$report" || true
   count "torch $version" "$report"
 done
 
@@ -189,6 +191,17 @@ if tools/setup/torch.sh 2.11 full; then
 else
   failed=$((failed + 1))
   failures+=("torch 2.11 full: install")
+fi
+
+echo "== torch 2.11 with DeepSpeed, peft, trl, bitsandbytes and Lightning"
+if tools/setup/torch.sh 2.11 libraries; then
+  rm -f build/torch-libraries.xml
+  .venv-torch-2.11-libraries/bin/python -m pytest -q -n "$jobs" tests/torch/test_libraries.py \
+    --junit-xml build/torch-libraries.xml || true
+  count "torch 2.11 libraries" build/torch-libraries.xml
+else
+  failed=$((failed + 1))
+  failures+=("torch 2.11 libraries: install")
 fi
 
 # What README.md and docs/ print works as it is printed.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# torch.sh VERSION [full]: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch
+# torch.sh VERSION [full|libraries]: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch
 # and none of NVIDIA's wheels (the simulated GPU has libraries of its own), with Triton, transformers,
 # accelerate, IPython and pytest. Quick when it is there. "full" is torch as pip installs it, with 2 GB of
-# NVIDIA's wheels, in .venv-torch-VERSION-full.
+# NVIDIA's wheels, in .venv-torch-VERSION-full. "libraries" has DeepSpeed, peft, trl, bitsandbytes and Lightning
+# (libraries.txt) over the torch of .venv-torch-VERSION, in .venv-torch-VERSION-libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=${1:?which torch version?}
@@ -12,7 +13,9 @@ packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools num
 others=(transformers psutil ipython)  # psutil: what accelerate needs beside torch
 if [ "$kind" = full ]; then others=(); fi
 wanted="${packages[*]} ${others[*]}"
+if [ "$kind" = libraries ]; then wanted=$(cat tools/setup/libraries.txt); fi
 if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
+if [ "$kind" = libraries ]; then tools/setup/torch.sh "$version"; fi
 echo "installing torch $version $kind (a minute or two)"
 rm -rf "$venv"
 python3 -m venv "$venv"
@@ -20,6 +23,11 @@ python3 -m venv "$venv"
 install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
 if [ "$kind" = full ]; then
   install "torch==$version.*" "${packages[@]}"
+elif [ "$kind" = libraries ]; then
+  # Behind its own packages stand those of the other environment.
+  echo "$PWD"/.venv-torch-"$version"/lib/python3*/site-packages > "$(echo "$venv"/lib/python3*/site-packages)/torch.pth"
+  # DeepSpeed comes as source, which asks for torch to be built and compiles nothing.
+  DS_BUILD_OPS=0 install --no-deps --no-build-isolation -r tools/setup/libraries.txt
 else
   # torch names its CUDA wheels as requirements, and accelerate names torch. Triton is needed.
   install --no-deps "torch==$version.*" accelerate

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "simgpu/process/library_handle.h"
+#include "simgpu/process/ranks.h"
 
 namespace gapless::simgpu::nccl {
 namespace {
@@ -114,8 +115,38 @@ Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
   made->device = Process::current();
   made->sent.resize(static_cast<std::size_t>(ranks), 0);
   made->received.resize(static_cast<std::size_t>(ranks), 0);
+  made->absent.resize(static_cast<std::size_t>(ranks), false);
   if (ranks > 1) made->meeting = std::make_unique<Meeting>(name, ranks, rank);
+  const Ranks& run = ranks_from_environment();
+  if (run.all() || ranks == 1) return made.release();
+  // Who is who is known where all ranks meet, or only one runs; else where all that run have come.
+  // In other groups who does not come is waited for as anybody is.
+  made->alone = run.count() == 1;
+  if (ranks == rank_variable("WORLD_SIZE")) {
+    for (int other = 0; other < ranks; ++other) {
+      made->absent[static_cast<std::size_t>(other)] = !run.run(other);
+    }
+  }
   return made.release();
+}
+
+int Communicator::first_present() const {
+  const auto found = std::find(absent.begin(), absent.end(), false);
+  return found == absent.end() ? rank : static_cast<int>(found - absent.begin());
+}
+
+void Communicator::note_absent() {
+  const Ranks& run = ranks_from_environment();
+  if (run.all() || meeting == nullptr) return;
+  if (static_cast<std::size_t>(meeting->joined()) != run.count()) return;
+  for (int other = 0; other < ranks; ++other) {
+    absent[static_cast<std::size_t>(other)] = !meeting->came(other);
+  }
+}
+
+void Communicator::all_here() {
+  alone = false;
+  absent.assign(absent.size(), false);
 }
 
 void begin_group() { ++group().depth; }
@@ -181,6 +212,10 @@ int collective(Communicator& communicator, const Signature& signature, const voi
   submit_library_work(stream);
   if (captures(stream)) return kSuccess;
   const auto replicate = [&communicator, source, bytes, then] {
+    if (communicator.ranks > 1 && bytes > kMessageBytes) {
+      then({});
+      return;
+    }
     const Contribution mine = read_known(source, bytes);
     then(std::vector<Contribution>(static_cast<std::size_t>(communicator.ranks), mine));
   };
@@ -218,15 +253,19 @@ int collective(Communicator& communicator, const Signature& signature, const voi
       return Progress::done;
     }
     for (int other = 0; other < communicator.ranks; ++other) {
+      if (communicator.absent[static_cast<std::size_t>(other)]) continue;
       // Who has passed this turn has left its message, for two turns' messages are kept.
       if (meeting.message(other, turn).turn.load(std::memory_order_acquire) == turn) continue;
+      communicator.note_absent();
       if (meeting.ended(other)) say_alone(communicator);
       return Progress::waiting;
     }
     std::vector<Contribution> all(static_cast<std::size_t>(communicator.ranks));
     for (int other = 0; other < communicator.ranks; ++other) {
-      const Message& message = meeting.message(other, turn);
       auto& each = all[static_cast<std::size_t>(other)];
+      const bool came = !communicator.absent[static_cast<std::size_t>(other)];
+      const Message& message =
+          meeting.message(came ? other : communicator.first_present(), turn);
       each.known = message.known;
       each.data.assign(message.data, message.data + bytes);
     }
@@ -241,6 +280,7 @@ int send(Communicator& communicator, const void* source, std::size_t bytes, int 
   if (peer < 0 || peer >= communicator.ranks) return kInvalidArgument;
   submit_library_work(stream);
   if (captures(stream) || communicator.meeting == nullptr) return kSuccess;
+  if (communicator.absent[static_cast<std::size_t>(peer)]) return kSuccess;
   const std::uint64_t number = communicator.sent[static_cast<std::size_t>(peer)]++;
   Operation operation{&communicator, false, {}, [] {}};
   operation.advance = [&communicator, source, bytes, peer, number] {
@@ -264,6 +304,10 @@ int receive(Communicator& communicator, void* target, std::size_t bytes, int pee
   if (peer < 0 || peer >= communicator.ranks) return kInvalidArgument;
   submit_library_work(stream);
   if (captures(stream) || communicator.meeting == nullptr) return kSuccess;
+  if (communicator.absent[static_cast<std::size_t>(peer)]) {
+    forget(target, bytes);
+    return kSuccess;
+  }
   const std::uint64_t number = communicator.received[static_cast<std::size_t>(peer)]++;
   Operation operation{&communicator, false, {}, [target, bytes] { forget(target, bytes); }};
   operation.advance = [&communicator, target, bytes, peer, number] {

@@ -41,9 +41,18 @@ struct Communicator {
   std::vector<std::uint64_t> sent;
   std::vector<std::uint64_t> received;
   bool alone = false;  // somebody did not come: nobody is waited for any more
+  /// By rank here, who does not run (simgpu/process/ranks.h), as far as that is known. They are
+  /// taken to do what the first that runs does.
+  std::vector<bool> absent;
 
   /// Throws std::runtime_error where there is no shared memory.
   static Communicator* join(const std::string& name, int ranks, int rank);
+
+  [[nodiscard]] int first_present() const;
+  /// Once all that run have come, the others are absent.
+  void note_absent();
+  /// All ranks are this process's: none is absent.
+  void all_here();
 };
 
 /// One step of an operation.

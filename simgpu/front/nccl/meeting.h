@@ -74,6 +74,10 @@ class Meeting {
   static constexpr std::uint64_t kLetters = 4;
   [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;
 
+  /// Whether that rank has joined; and how many have.
+  [[nodiscard]] bool came(int rank) const { return header().pids[rank].load() != 0; }
+  [[nodiscard]] int joined() const { return header().joined.load(); }
+
   /// Whether that rank joined, and its process has ended since.
   [[nodiscard]] bool ended(int rank) const;
 

@@ -10,6 +10,7 @@
 #include "simgpu/front/nccl/communicator.h"
 #include "simgpu/front/nccl/reduction.h"
 #include "simgpu/process/library_handle.h"
+#include "simgpu/process/ranks.h"
 
 #define NCCL extern "C" __attribute__((visibility("default")))
 
@@ -115,6 +116,7 @@ NCCL int ncclCommInitAll(Communicator** made, int count, const int* devices) {
       return result;
     }
     made[rank]->device = devices == nullptr ? rank : devices[rank];
+    made[rank]->all_here();
   }
   return kSuccess;
 }
@@ -156,6 +158,13 @@ NCCL int ncclCommWindowDeregister(Communicator*, void*) { return kSuccess; }
 NCCL int ncclCommSplit(Communicator* parent, int color, int key, Communicator** made, void*) {
   *made = nullptr;
   const auto ranks = static_cast<std::size_t>(parent->ranks);
+  if (parent->ranks > 1 && color >= 0 && !ranks_from_environment().all()) {
+    std::fprintf(stderr,
+                 "simgpu: NCCL: a communicator of %d is split, and nobody knows how by those ranks "
+                 "that do not run: run all (without --ranks, or SIMGPU_RANKS)\n",
+                 parent->ranks);
+    return kInvalidUsage;
+  }
   struct Choice {
     int color;
     int key;

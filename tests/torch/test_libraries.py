@@ -1,0 +1,124 @@
+"""What trains with PyTorch beside transformers and accelerate: DeepSpeed, peft, bitsandbytes, trl and Lightning on
+simulated GPUs. Run by the Python of .venv-torch-VERSION-libraries (tools/setup/torch.sh), where they are."""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import GAPLESS, ROOT
+
+WANTED = ("deepspeed", "peft", "bitsandbytes", "trl", "lightning")
+MISSING = [name for name in WANTED if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+@pytest.fixture
+def gapless(tmp_path):
+    """gapless(*words, program=(...)): the rows, and what was printed."""
+
+    def run(*words, program):
+        done = subprocess.run(
+            [GAPLESS, *words, "--json", "rows.json", "--", sys.executable, *map(str, program)], cwd=tmp_path,
+            capture_output=True, text=True, timeout=150, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((tmp_path / "rows.json").read_text()), done.stdout
+
+    return run
+
+
+def test_lora_over_4_bits(gapless):
+    """peft and bitsandbytes: what the recipe casts to float32 is most of what the parameters hold."""
+    width, vocabulary, rank, layers, inner = 256, 8000, 8, 2, 512
+    (row,), _ = gapless("fits", "--gpu", "1GiB", "--allocator", "native", program=(
+        ROOT / "examples/qwen_qlora.py", "--layers", layers, "--width", width, "--heads", 4, "--inner", inner,
+        "--vocabulary", vocabulary, "--tokens", 128, "--rank", rank, "--steps", 3))
+    assert row["verdict"] == "yes" and row["steps"] == 3
+    held = row["memory"]["holders"]
+    in_float32 = 2 * 4 * width * vocabulary  # the embedding and the head
+    projections = layers * (4 * width * width + 3 * width * inner)
+    in_4_bits = projections // 2
+    adapters = 4 * rank * layers * (4 * 2 * width + 3 * (width + inner))
+    assert in_float32 + in_4_bits + adapters < held["parameters"] < 1.1 * (in_float32 + in_4_bits + adapters)
+    assert 2 * adapters <= held["optimizer_states"] < 2.2 * adapters
+    assert held["gradients"] < adapters
+
+
+def test_zero_stages_with_and_without_offload(gapless):
+    """DeepSpeed on two ranks: bytes to a parameter, as the stages are told to share them out."""
+    _, out = gapless("dryrun", "--gpu", "2x1GiB", program=(*TORCHRUN, 2, ROOT / "tests/torch/programs/zero.py"))
+    lines = [line for line in out.splitlines() if line[:2] in ("0 ", "1 ")]
+    bytes_each = {}
+    for line in lines:
+        name, _, numbers = line.partition(": ")
+        parameters, peak, after = json.loads(numbers)
+        assert after < peak
+        bucket = 0 if name[2] in "01" or name[2:].strip() == "2" else 2 << 20  # of gradients on their way
+        bytes_each[name.strip()] = (after - bucket) / parameters
+    weights, gradients, states = 2, 4, 12  # bfloat16; accumulated in float32; master weights and two moments
+    expected = {"0": weights + gradients + states, "1": weights + states / 2, "2": weights + states / 2,
+                "3": (weights + weights + states) / 2, "2 optimizer": weights, "3 optimizer param": 0}
+    assert bytes_each == {f"{rank} {case}": pytest.approx(value, abs=0.1)
+                          for rank in range(2) for case, value in expected.items()}
+
+
+def test_examples_of_transformers_and_accelerate(gapless):
+    words = ("dryrun", "--gpu", "2x1GiB")
+    rows, _ = gapless(*words, program=(ROOT / "examples/gpt2_recommender.py", "--steps", 2, "--batch", 8, "--layers", 1))
+    assert [row["device"] for row in rows] == [0, 1] and all(row["verdict"] == "yes" for row in rows)
+    rows, out = gapless(*words, "--ranks", "0", program=(
+        *TORCHRUN, 2, ROOT / "examples/chatlm_t5.py", "--steps", 2, "--batch", 2, "--layers", 1, "--vocabulary", 500))
+    assert [(row["rank"], row["ranks_not_run"], row["steps"]) for row in rows] == [(0, [1], 2)]
+    assert "on 2 GPUs" in out and out.count("peak allocated") == 2
+
+
+def test_sft_of_trl_with_lora(simulate, tmp_path):
+    result = simulate(f"""
+        import torch
+        from datasets import Dataset
+        from peft import LoraConfig
+        from tokenizers import Tokenizer, models, pre_tokenizers
+        from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+        from trl import SFTConfig, SFTTrainer
+        words = ["<pad>", "</s>", "<unk>", *map(str, range(97))]
+        tokenizer = Tokenizer(models.WordLevel({{word: i for i, word in enumerate(words)}}, unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+                                             num_attention_heads=2, pad_token_id=0, eos_token_id=1, bos_token_id=None))
+        rows = Dataset.from_list([{{"text": " ".join(str(j % 97) for j in range(4 + i % 20))}} for i in range(32)])
+        trainer = SFTTrainer(
+            model=model, train_dataset=rows, processing_class=tokenizer,
+            peft_config=LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
+            args=SFTConfig({str(tmp_path)!r}, per_device_train_batch_size=4, max_steps=3, report_to=[], bf16=True,
+                           max_length=64, logging_strategy="no", save_strategy="no"))
+        trainer.train()
+        print(f"steps: {{trainer.state.global_step}}")
+        print(f"peak: {{torch.cuda.max_memory_allocated()}}")
+        """, HF_HUB_OFFLINE="1")
+    assert result.values()["steps"] == "3" and int(result.values()["peak"]) > 4 * 100 * 64
+
+
+def test_lightning(simulate, tmp_path):
+    result = simulate(f"""
+        import torch, lightning
+        class Model(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(64, 64)
+            def training_step(self, batch):
+                return self.layer(batch[0]).mean()
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters())
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), 8)
+        trainer = lightning.Trainer(accelerator="gpu", devices=1, max_epochs=1, precision="bf16-mixed", logger=False,
+                                    enable_checkpointing=False, enable_progress_bar=False, default_root_dir={str(tmp_path)!r})
+        trainer.fit(Model(), loader)
+        print(f"steps: {{trainer.global_step}}")
+        print(f"peak: {{torch.cuda.max_memory_allocated()}}")
+        """)
+    assert result.values()["steps"] == "8" and int(result.values()["peak"]) > 3 * 4 * 64 * 64
