@@ -34,6 +34,10 @@ for step in range(int(sys.argv[1])):
 """
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "one_torch: asks more of our own commands than of torch; CI runs it with one")
+
+
 class Result:
     def __init__(self, done: subprocess.CompletedProcess):
         self.status = done.returncode

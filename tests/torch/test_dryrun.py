@@ -22,6 +22,7 @@ def test_a_program_that_fits(dryrun):
     assert row["peak_used_bytes"] == 1002 << 20
 
 
+@pytest.mark.one_torch
 def test_a_gpu_without_room_for_more(dryrun):
     """How much a program takes can be tried to the page, however little it is."""
     _, (row,) = dryrun("--gpu", "802MiB", "--context", "0")
@@ -43,6 +44,7 @@ def test_one_that_does_not(dryrun):
     assert "torch.OutOfMemoryError: CUDA out of memory." in text  # the program's own
 
 
+@pytest.mark.one_torch
 def test_a_program_whose_name_no_terminal_may_see(dryrun, tmp_path):
     name = os.fsdecode(b"\x1b[2Jevil\xff.py")  # a file's name need not be UTF-8
     (tmp_path / name).write_text(PROGRAM)
@@ -57,6 +59,7 @@ def test_a_program_whose_name_no_terminal_may_see(dryrun, tmp_path):
     assert table.replace("\n", "").isprintable()
 
 
+@pytest.mark.one_torch
 def test_json_goes_into_a_pipe_too(tmp_path):
     os.mkfifo(tmp_path / "rows.json")
     reader = os.open(tmp_path / "rows.json", os.O_RDONLY | os.O_NONBLOCK)
@@ -102,6 +105,7 @@ def test_no_way_to_start_python_hides_it(tmp_path, words, environment):
     assert [str(path) for path in tmp_path.glob("run.*.pickle")] == [row["record"]]
 
 
+@pytest.mark.one_torch
 def test_an_environment_keeps_its_own_sitecustomize(dryrun, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -166,6 +170,7 @@ checkpoint(lambda x: drop(linear(drop(linear(x)))), rows, use_reentrant=False).s
     assert row["fits"] and list(tmp_path.glob("run.*.pickle"))
 
 
+@pytest.mark.one_torch
 def test_children_are_reported_too(dryrun):
     program = """
 import subprocess, sys, torch
@@ -190,6 +195,7 @@ for i in range(1500):
     assert "train.py:5 has read back data that no kernel computed, 1,000 times from the same place" in text
 
 
+@pytest.mark.one_torch
 def test_saving_checkpoints_is_no_loop(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", program="""
 import io, torch
@@ -201,6 +207,7 @@ for step in range(1100): big.cpu()
     assert "has read back" not in text and row["fits"] is True
 
 
+@pytest.mark.one_torch
 def test_wrong_words_are_named(dryrun):
     for words, message in ((("--gpu", "A1000"), '"A1000" is no GPU'),
                            (("--gpu", "300MiB"), '"300MiB" is too small: a context takes 424.00 MiB of it'),
@@ -219,6 +226,7 @@ def test_wrong_words_are_named(dryrun):
     assert "the program used no GPU" in done.stderr
 
 
+@pytest.mark.one_torch
 def test_one_that_fails_before_it_uses_a_gpu(dryrun):
     wrong_word = "import argparse; argparse.ArgumentParser().parse_args(['--epoch'])"
     for program, status, message in (("import nowhere", 1, "No module named 'nowhere'"), (wrong_word, 2, "--epoch")):
@@ -228,6 +236,7 @@ def test_one_that_fails_before_it_uses_a_gpu(dryrun):
         assert "CUDA build" not in text
 
 
+@pytest.mark.one_torch
 def test_a_torch_without_cuda_is_named(dryrun, tmp_path):
     library = tmp_path / "torch" / "lib" / "libtorch_cpu.so"
     library.parent.mkdir(parents=True)
@@ -239,6 +248,7 @@ def test_a_torch_without_cuda_is_named(dryrun, tmp_path):
         assert rows == []
 
 
+@pytest.mark.one_torch
 def test_a_runtime_linked_into_the_program_is_named(tmp_path):
     if shutil.which("nvcc") is None:
         pytest.skip("no nvcc")
@@ -285,6 +295,7 @@ def plain(tmp_path_factory):
     return run
 
 
+@pytest.mark.one_torch
 def test_programs_without_pytorch_have_verdicts(plain):
     status, _, row = plain(100)
     assert (status, row["fits"], row["verdict"], row["allocator"]) == (0, True, "yes", "cudaMalloc")
@@ -296,6 +307,7 @@ def test_programs_without_pytorch_have_verdicts(plain):
     assert (status, row["verdict"]) == (0, "yes, after 1 out of memory")
 
 
+@pytest.mark.one_torch
 def test_a_program_is_gapless_only_where_gapless_served_it(plain):
     status, text, row = plain(100, words=("--allocator", "gapless"))
     assert (status, row["allocator"]) == (2, "cudaMalloc")
@@ -305,6 +317,7 @@ def test_a_program_is_gapless_only_where_gapless_served_it(plain):
     assert (status, row["allocator"], row["verdict"]) == (0, "gapless", "yes")
 
 
+@pytest.mark.one_torch
 def test_where_json_goes(tmp_path):
     def run(*words):
         return subprocess.run([GAPLESS, "dryrun", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -318,6 +331,7 @@ def test_where_json_goes(tmp_path):
         (tmp_path / "rows.json").unlink()
 
 
+@pytest.mark.one_torch
 def test_what_cannot_be_written_is_said_before_the_run(tmp_path):
     for words, message in ((("--json", "none/rows.json"), "none/rows.json: --json: cannot be written: No such"),
                            (("--record", "none/run.pickle"), "none/run.pickle: --record: cannot be written: No such")):
@@ -333,6 +347,7 @@ def test_what_cannot_be_written_is_said_before_the_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.one_torch
 def test_odd_names_of_folders(tmp_path):
     """Of gapless, of the program and of what is temporary: spaces, colons, other alphabets."""
     home = tmp_path / "my gap: \u043f\u0440\u0438\u043c\u0435\u0440"
@@ -392,6 +407,7 @@ grow(x)
     assert "torchinductor_" in row["out_of_memory"]["library_line"]
 
 
+@pytest.mark.one_torch
 def test_python_of_a_virtual_environment(dryrun, tmp_path):
     """One that is found by PATH, as after `activate`; torch is not its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "my env"], check=True)
@@ -416,6 +432,7 @@ torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4
     assert rows[0]["unknown_workspaces"] == ["libcudnn.so.9"]
 
 
+@pytest.mark.one_torch
 def test_processes_share_their_gpus(dryrun):
     program = """
 import subprocess, sys

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import GAPLESS
 
+pytestmark = pytest.mark.one_torch
+
 
 def test_one_that_catches_it(dryrun):
     program = """

@@ -9,6 +9,8 @@ import pytest
 
 from conftest import PACKAGE
 
+pytestmark = pytest.mark.one_torch
+
 # A test that takes what it is told, without PyTorch, so that it takes no time.
 PLAIN = """
 import ctypes, os, pytest

@@ -12,6 +12,8 @@ import pytest
 
 from conftest import GAPLESS
 
+pytestmark = pytest.mark.one_torch
+
 # Without PyTorch, so that a probe takes a tenth of a second: 100 MiB for each of the batch, and 100 more.
 PLAIN = """
 import ctypes, os, sys

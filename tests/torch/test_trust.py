@@ -12,6 +12,8 @@ import pytest
 
 from conftest import LIBRARIES, PACKAGE, PRELOAD, ROOT
 
+pytestmark = pytest.mark.one_torch
+
 WHO = "import torch; torch.ones(1000, device='cuda'); print('allocator:', torch.cuda.get_allocator_backend())"
 
 

@@ -171,11 +171,10 @@ for version in 2.11 2.15; do
   check "torch $version: adapter" adapter
   # What asks more of our own commands than of torch runs with one torch; what other libraries do, where
   # they are.
-  once=()
-  [ "$version" = 2.11 ] ||
-    once=(--ignore tests/torch/test_search.py --ignore tests/torch/test_pytest_plugin.py)
+  these=()
+  [ "$version" = 2.11 ] || these=(-m "not one_torch")
   ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist worksteal \
-    tests/torch --ignore tests/torch/test_libraries.py "${once[@]}" --junit-xml "$report" || true
+    tests/torch --ignore tests/torch/test_libraries.py "${these[@]}" --junit-xml "$report" || true
   count "torch $version" "$report"
 done
 
@@ -193,7 +192,7 @@ else
   failures+=("torch 2.11 full: install")
 fi
 
-echo "== torch 2.11 with DeepSpeed, peft, trl, bitsandbytes and Lightning"
+part "torch 2.11 with DeepSpeed, peft, trl, bitsandbytes and Lightning"
 if tools/setup/torch.sh 2.11 libraries; then
   rm -f build/torch-libraries.xml
   .venv-torch-2.11-libraries/bin/python -m pytest -q -n "$jobs" tests/torch/test_libraries.py \
