@@ -209,26 +209,26 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
   for (const ProcessReport& report : reports) {
     const ProcessRecord& record = report.record;
     const json request = out_of_memory_of(report);
-    const json of_process = {{"pid", report.pid},
-                             {"rank", report.rank() < 0 ? json() : json(report.rank())},
-                             {"allocator", allocator_used(report, allocator)},
-                             {"steps", member(report.torch, "steps")},
-                             {"driver_calls", calls_of(record)},
-                             {"memory_calls", memory_calls(record)},
-                             {"fits", fits_of(report.verdict)},
-                             {"verdict", report.verdict.text()},
-                             {"reason", reason_of(report, request)},
-                             {"caught_out_of_memory", report.verdict.caught},
-                             {"out_of_memory", request},
-                             {"end", end_of(report.facts.end)},
-                             {"exception", member(report.torch, "exception")},
-                             {"estimates_from", estimates_of(report)},
-                             {"unknown", record.unknown_noise ? "noise" : "zeros"},
-                             {"computes_numbers",
-                              record.has_torch ? json(record.computes_numbers) : json()},
-                             {"unknown_workspaces", words_of(record.unknown_workspaces)},
-                             {"record", member(report.torch, "record")},
-                             {"exit_status", exit_status}};
+    const json of_process = {
+        {"pid", report.pid},
+        {"rank", report.rank() < 0 ? json() : json(report.rank())},
+        {"allocator", allocator_used(report, allocator)},
+        {"steps", member(report.torch, "steps")},
+        {"driver_calls", calls_of(record)},
+        {"memory_calls", memory_calls(record)},
+        {"fits", fits_of(report.verdict)},
+        {"verdict", report.verdict.text()},
+        {"reason", reason_of(report, request)},
+        {"caught_out_of_memory", report.verdict.caught},
+        {"out_of_memory", request},
+        {"end", end_of(report.facts.end)},
+        {"exception", member(report.torch, "exception")},
+        {"estimates_from", estimates_of(report)},
+        {"unknown", record.unknown_noise ? "noise" : "zeros"},
+        {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
+        {"unknown_workspaces", words_of(record.unknown_workspaces)},
+        {"record", member(report.torch, "record")},
+        {"exit_status", exit_status}};
     for (int device = 0; device < ProcessRecord::kDevices; ++device) {
       const ProcessRecord::Device& used = record.devices[device];
       if (used.total_bytes == 0) continue;
@@ -269,9 +269,8 @@ std::string estimate_note(const json& row) {
   const std::string kind = from["kind"];
   const bool computes = member(row, "computes_numbers") != false;
   if (kind == "number" && computes) return {};
-  const std::string step = from["step"].is_number()
-                               ? fmt::format(" in step {}", from["step"].get<std::uint64_t>())
-                               : "";
+  const std::string step =
+      from["step"].is_number() ? fmt::format(" in step {}", from["step"].get<std::uint64_t>()) : "";
   const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
                                         from["count"] == 1 ? "" : ", first", step) +
                             lines_text(from);

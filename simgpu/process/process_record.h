@@ -70,7 +70,7 @@ struct ProcessRecord {
   std::uint64_t estimates[kEstimates] = {};
   /// The library in front of PyTorch's operators is there (simgpu/torch).
   bool computes_numbers = false;
-  bool unknown_noise = false;  // unknown numbers are noise; else zeros
+  bool unknown_noise = false;         // unknown numbers are noise; else zeros
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
   PerDriverCall<std::uint64_t> calls{};
   Device devices[kDevices];

@@ -23,8 +23,8 @@ Install find_install(const std::string& version) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const std::string libraries = own.substr(0, own.rfind('/')) + "/..";
-    const std::string built = build_library("numbers", package_folder(libraries), libraries,
-                                            loaded_torch_folder());
+    const std::string built =
+        build_library("numbers", package_folder(libraries), libraries, loaded_torch_folder());
     library = built.empty() ? nullptr : dlopen(built.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) return nullptr;

@@ -64,7 +64,9 @@ void simgpu_graph_writes(void* graph, void* address, std::uint64_t bytes) {
   static_cast<gapless::simgpu::Graph*>(graph)->writes.emplace_back(device_address(address), bytes);
 }
 
-void simgpu_estimated(int what) { gapless::simgpu::note_estimate(static_cast<gapless::simgpu::Estimate>(what)); }
+void simgpu_estimated(int what) {
+  gapless::simgpu::note_estimate(static_cast<gapless::simgpu::Estimate>(what));
+}
 
 SimgpuUnknown simgpu_unknown() {
   const auto& config = Process::get().config();

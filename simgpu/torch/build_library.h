@@ -20,8 +20,8 @@ namespace gapless::simgpu {
 std::string package_folder(const std::string& own_folder);
 
 /// The path of a library for the torch in that folder, by that package: "adapter", which puts
-/// gapless in PyTorch's place, or "numbers" (torch_values.h). The helper says on standard error what
-/// it does, or why it cannot; then the answer is empty.
+/// gapless in PyTorch's place, or "numbers" (torch_values.h). The helper says on standard error
+/// what it does, or why it cannot; then the answer is empty.
 std::string build_library(const char* which, const std::string& package,
                           const std::string& own_folder, const std::string& torch_folder);
 

@@ -24,8 +24,8 @@ class Chooser {
       : unknown_(simgpu_unknown()),
         choices_(choices),
         picks_(rows * each),
-        busiest_(std::min(1.0, static_cast<double>(each) / static_cast<double>(choices) *
-                                   (1 + unknown_.skew))),
+        busiest_(std::min(
+            1.0, static_cast<double>(each) / static_cast<double>(choices) * (1 + unknown_.skew))),
         random_(unknown_.seed + drawn()) {}
 
   void row(std::vector<std::int64_t>& chosen) {
@@ -46,10 +46,9 @@ class Chooser {
       }
     }
     for (; k < each; ++k, ++next_) {
-      chosen[static_cast<std::size_t>(k)] =
-          skewed   ? 1 + next_ % (choices_ - 1)
-          : routes ? next_ % choices_
-                   : (2 * next_ + 1) * choices_ / (2 * picks_);
+      chosen[static_cast<std::size_t>(k)] = skewed   ? 1 + next_ % (choices_ - 1)
+                                            : routes ? next_ % choices_
+                                                     : (2 * next_ + 1) * choices_ / (2 * picks_);
     }
   }
 
@@ -96,8 +95,8 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool is_known(const at::Tensor& tensor) {
-  return tensor.is_cpu() || (is_on_device(tensor) && is_small(tensor) &&
-                             knowledge_of(tensor) != kNone);
+  return tensor.is_cpu() ||
+         (is_on_device(tensor) && is_small(tensor) && knowledge_of(tensor) != kNone);
 }
 
 }  // namespace
@@ -174,9 +173,8 @@ void guess_noise(const at::Tensor& tensor) {
 }
 
 std::uint64_t seed_for(const c10::IValue& generator, const at::Device& device) {
-  at::Generator of_torch = generator.isGenerator()
-                                      ? generator.toGenerator()
-                                      : at::globalContext().defaultGenerator(device);
+  at::Generator of_torch = generator.isGenerator() ? generator.toGenerator()
+                                                   : at::globalContext().defaultGenerator(device);
   const std::scoped_lock lock(of_torch.mutex());
   std::uint64_t seed = of_torch.current_seed() + simgpu_unknown().seed;
   if (of_torch.device().is_cuda()) {

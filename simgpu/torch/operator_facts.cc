@@ -38,14 +38,13 @@ constexpr std::array<std::string_view, 8> kIndices = {
     "aten::max",    "aten::min",    "aten::median", "aten::multinomial"};
 
 constexpr std::array<std::string_view, 9> kPredicates = {
-    "aten::eq", "aten::ne", "aten::lt",    "aten::le",       "aten::gt",
+    "aten::eq", "aten::ne",    "aten::lt",       "aten::le",      "aten::gt",
     "aten::ge", "aten::isnan", "aten::isposinf", "aten::isneginf"};
 
 constexpr std::array<std::string_view, 12> kNoValues = {
-    "aten::resize_",      "aten::set_",       "aten::record_stream", "aten::as_strided",
-    "aten::_pin_memory",  "aten::is_pinned",  "aten::_assert_async", "aten::new_empty",
-    "aten::resize_as_",   "aten::is_set_to",  "aten::_resize_output_",
-    "aten::new_empty_strided"};
+    "aten::resize_",     "aten::set_",      "aten::record_stream",   "aten::as_strided",
+    "aten::_pin_memory", "aten::is_pinned", "aten::_assert_async",   "aten::new_empty",
+    "aten::resize_as_",  "aten::is_set_to", "aten::_resize_output_", "aten::new_empty_strided"};
 
 bool holds_tensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) return true;
@@ -73,10 +72,10 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   for (const c10::Argument& argument : schema.arguments()) {
     Argument made;
     if (holds_tensors(argument.type())) {
-      made.role = !is_written(argument)                        ? Role::reads
+      made.role = !is_written(argument) ? Role::reads
                   : argument.is_out() || only_writes || (fills && !facts.writes)
                       ? Role::writes
-                                                               : Role::reads_and_writes;
+                      : Role::reads_and_writes;
       made.resized = is_written(argument) && argument.is_out();
       facts.writes = facts.writes || is_written(argument);
     }

@@ -62,7 +62,7 @@ class OnCpu {
   c10::impl::ForceDispatchKeyGuard keys_{
       c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
       c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
-              c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
+          c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
   at::DisableRecordFunctionGuard unheard_;
 };
 
@@ -170,10 +170,9 @@ ValueKernel::Computation ValueKernel::prepare(const c10::IValue* arguments, int 
       }
       const at::Tensor twin =
           fact.resized ? at::Tensor(at::detail::empty_strided_cpu({0}, {1}, tensor.scalar_type()))
-          : fact.role == Role::writes
-              ? at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(),
-                                                         tensor.scalar_type()))
-              : twin_of(tensor);
+          : fact.role == Role::writes ? at::Tensor(at::detail::empty_strided_cpu(
+                                            tensor.sizes(), tensor.strides(), tensor.scalar_type()))
+                                      : twin_of(tensor);
       if (fact.role != Role::reads) made.written.push_back(twin);
       return twin;
     }));
@@ -186,7 +185,10 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
     const OnCpu on_cpu;
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &computation.stack);
     computation.done = true;
-  } catch (const std::exception& e) { if (getenv("VDEBUG")) fprintf(stderr,"EXC %s\n", e.what());  // it cannot be had there, or is an error that a GPU asserts
+  } catch (const std::exception& e) {
+    if (getenv("VDEBUG"))
+      fprintf(stderr, "EXC %s\n",
+              e.what());  // it cannot be had there, or is an error that a GPU asserts
     computation.done = false;
   }
   return computation.done;
@@ -291,15 +293,16 @@ void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& 
     int knowledge = knowledge_of(flags);
     if (knowledge == kNone) return;
     const auto known = [&](const at::Tensor& tensor) {
-      return tensor.is_cpu() || (is_on_device(tensor) && is_small(tensor) &&
-                                 knowledge_of(tensor) != kNone);
+      return tensor.is_cpu() ||
+             (is_on_device(tensor) && is_small(tensor) && knowledge_of(tensor) != kNone);
     };
     const at::Tensor& yes = arguments[1].toTensor();
     const at::Tensor& no = arguments[2].toTensor();
     if (known(yes) == known(no)) return;
     const at::Tensor& chosen = known(yes) ? yes : no;
     if (chosen.is_cuda()) knowledge = std::min(knowledge, knowledge_of(chosen));
-    const at::Tensor values = (chosen.is_cuda() ? twin_of(chosen) : chosen).to(result.scalar_type());
+    const at::Tensor values =
+        (chosen.is_cuda() ? twin_of(chosen) : chosen).to(result.scalar_type());
     write_values(result, values.expand(result.sizes()), knowledge);
     const at::Tensor unknown = known(yes) ? twin_of(flags).logical_not() : twin_of(flags);
     forget_where(result, unknown.to(at::kBool).expand(result.sizes()));

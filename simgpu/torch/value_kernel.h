@@ -24,7 +24,8 @@ class ValueKernel final : public c10::OperatorKernel {
  public:
   ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel);
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
 
  private:
   using Stack = torch::jit::Stack;

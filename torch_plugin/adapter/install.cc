@@ -4,10 +4,10 @@
 #include <mutex>
 
 #include "allocator/base/error.h"
+#include "simgpu/torch/torch_version.h"
 #include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/settings.h"
 #include "torch_plugin/adapter/torch_allocator.h"
-#include "simgpu/torch/torch_version.h"
 
 namespace gapless::torch_plugin {
 namespace {

@@ -88,7 +88,8 @@ void* adapter_for(const std::string& version, const std::string& package) {
     if (void* const adapter = load(folder + "/" + kAdapter + version + ".so")) return adapter;
     why = dlerror();
   }
-  if (const std::string built = simgpu::build_library("adapter", package, folder, simgpu::loaded_torch_folder());
+  if (const std::string built =
+          simgpu::build_library("adapter", package, folder, simgpu::loaded_torch_folder());
       !built.empty()) {
     if (void* const adapter = load(built)) return adapter;
     why = dlerror();

@@ -1,4 +1,4 @@
-"""Builds the adapter for a version of torch that none was delivered for: once, in seconds, with the
+"""Builds what is another library for each version of torch, where none was delivered for that: once, in seconds, with the
 system's C++ compiler and torch's own headers. The result is kept in the user's cache (_cache.py).
 
 torch is not imported here, and nothing of it is run: the preloaded library asks for an adapter beside a
@@ -111,10 +111,14 @@ def full_version(torch: pathlib.Path) -> str:
     raise GaplessError(f"{torch} is not torch's folder: it has no version.py")
 
 
-def adapter(torch: pathlib.Path | None = None, once: bool = False, which: str = "adapter") -> pathlib.Path:
-    """libgapless_torch-VERSION.so for that torch, or the one that is installed (or another of KINDS); built where it
-    is not in the cache. `once`: not where that failed within the last hour, with the same compiler."""
-    kind = KINDS[which]
+def adapter(torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Path:
+    """libgapless_torch-VERSION.so (library())."""
+    return library(KINDS["adapter"], torch, once)
+
+
+def library(kind: Kind, torch: pathlib.Path | None = None, once: bool = False) -> pathlib.Path:
+    """One of KINDS for that torch, or the one that is installed; built where it is not in the cache. `once`: not where
+    that failed within the last hour, with the same compiler."""
     torch_folder = (torch or installed_torch()).resolve()
     whole_version = full_version(torch_folder)
     version = ".".join(whole_version.split(".")[:2])

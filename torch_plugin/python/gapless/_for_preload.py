@@ -18,7 +18,7 @@ def main() -> int:
     from gapless import _build
     from gapless._library import GaplessError
     try:
-        print(_build.adapter(pathlib.Path(sys.argv[1]), once=True, which=sys.argv[3]))
+        print(_build.library(_build.KINDS[sys.argv[3]], pathlib.Path(sys.argv[1]), once=True))
     except GaplessError as error:
         print(f"gapless: {error}", file=sys.stderr)
         return 2
