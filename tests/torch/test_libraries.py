@@ -67,7 +67,7 @@ def test_zero_stages_with_and_without_offload(gapless):
 
 
 def test_examples_of_transformers_and_accelerate(gapless):
-    words = ("dryrun", "--gpu", "2x1GiB")
+    words = ("dryrun", "--gpu", "2x2GiB")
     rows, _ = gapless(*words, program=(ROOT / "examples/gpt2_recommender.py", "--steps", 2, "--batch", 8, "--layers", 1))
     assert [row["device"] for row in rows] == [0, 1] and all(row["verdict"] == "yes" for row in rows)
     rows, out = gapless(*words, "--ranks", "0", program=(
