@@ -91,7 +91,7 @@ def zero(gpu: int, ranks: int, model: str, stage: int, offload: str) -> Case:
 
 
 def recommender(gpus: int, batch: int) -> Case:
-    return Case(f"{gpus} GPUs, {batch:,}", f"{gpus}x8GiB", 0, ["examples/gpt2_recommender.py", "--batch", str(batch)])
+    return Case(f"{gpus} GPUs, {batch:,}", f"{gpus}x16GiB", 0, ["examples/gpt2_recommender.py", "--batch", str(batch)])
 
 
 STAGES = [(2, "none"), (2, "optimizer"), (3, "none"), (3, "optimizer"), (3, "all")]

@@ -115,6 +115,38 @@ def test_one_of_equal_ranks_has_the_peaks_of_all(tmp_path):
     assert "only those of --ranks 0 ran. 1 did not: it is taken to do the same" in said
 
 
+def test_fits_tells_what_a_rank_of_fsdp_holds(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import os, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=device)
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False, device=device) for _ in range(4)])
+for layer in model: fully_shard(layer)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+for step in range(2):
+    model(torch.zeros(8, 1024, device=device)).sum().backward()
+    spike = torch.empty(64 << 20, dtype=torch.uint8, device=device)
+    del spike
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+""")
+    done = subprocess.run(
+        [GAPLESS, "fits", "--gpu", "2x1GiB", "--allocator", "native", "--json", "rows.json", "--", sys.executable, *TORCHRUN,
+         "2", "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    share = 4 * 4 * 1024 * 1024 // 2
+    assert [(row["rank"], row["verdict"], row["steps"]) for row in rows] == [(0, "yes", 2), (1, "yes", 2)]
+    for row in rows:
+        held = row["memory"]["holders"]
+        assert (held["parameters"], held["gradients"]) == (share, share)
+        assert 2 * share <= held["optimizer_states"] <= 2 * share + 4 * 512 and held["other"] >= 64 << 20
+
+
 def test_two_of_six_ranks_meet(tmp_path):
     rows, out, said = equal_ranks(tmp_path, ("--ranks", "0-1"), 6, *TORCHRUN, "6")
     # Those that do not run come with what rank 0 comes with: 1 + 2 + 4 x 1; 10 + 11 + 10.
