@@ -30,8 +30,7 @@ Ranks::Ranks(const std::string& text) {
     const auto first = rank_number(word.substr(0, dash));
     const auto last = dash == std::string::npos ? first : rank_number(word.substr(dash + 1));
     if (!first || !last || *last < *first) {
-      throw std::invalid_argument("\"" + word +
-                                  "\" is no rank: write them as 0, as 0,7 or as 0-3");
+      throw std::invalid_argument("\"" + word + "\" is no rank: write them as 0, as 0,7 or as 0-3");
     }
     for (int rank = *first; rank <= *last; ++rank) listed_.insert(rank);
   }

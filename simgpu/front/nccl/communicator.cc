@@ -264,8 +264,7 @@ int collective(Communicator& communicator, const Signature& signature, const voi
     for (int other = 0; other < communicator.ranks; ++other) {
       auto& each = all[static_cast<std::size_t>(other)];
       const bool came = !communicator.absent[static_cast<std::size_t>(other)];
-      const Message& message =
-          meeting.message(came ? other : communicator.first_present(), turn);
+      const Message& message = meeting.message(came ? other : communicator.first_present(), turn);
       each.known = message.known;
       each.data.assign(message.data, message.data + bytes);
     }
