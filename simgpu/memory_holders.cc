@@ -17,6 +17,7 @@ constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 struct Block {
+  std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t begin = 0;  // events
   std::uint64_t end = kNever;
@@ -61,6 +62,7 @@ class Blocks {
         // What lay there was freed by a way that is not told.
         if (const auto old = live_.find(event.address); old != live_.end()) end(old, at);
         Block block;
+        block.address = event.address;
         block.bytes = event.bytes;
         block.begin = at;
         block.site = event.site;
@@ -275,9 +277,21 @@ std::vector<MemorySite> read_memory_sites(const std::string& path) {
     }
     site.line = text("line");
     site.library_line = text("library_line");
+    site.called = text("called");
+    site.part = text("part");
     sites.push_back(std::move(site));
   }
   return sites;
+}
+
+std::vector<HeldBlock> held_blocks(const std::vector<MemoryEvent>& events,
+                                   const std::vector<MemorySite>& sites) {
+  std::vector<HeldBlock> held;
+  for (const Block& block : Blocks(events, sites).all) {
+    held.push_back({block.address, block.bytes, block.begin, block.end, block.site, block.device,
+                    block.holder});
+  }
+  return held;
 }
 
 std::vector<MemoryCourse> memory_courses(const std::vector<MemoryEvent>& events,

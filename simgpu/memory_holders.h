@@ -33,6 +33,10 @@ struct MemorySite {
   Holder at = Holder::unknown;  // activations, loss, backward or optimizer_step
   std::string line;             // "train.py:12"; empty where unknown
   std::string library_line;     // of the library that the user's line had called
+  std::string called;           // the function of a library that the user's line called
+  /// What part of PyTorch's means for several GPUs it was: "replicate", "scatter", "gather",
+  /// "broadcast_coalesced", "reduce_add_coalesced", "distributed"; empty where none.
+  std::string part;
 };
 /// The places of a process, whose numbers begin with 1; none where there is no such file.
 std::vector<MemorySite> read_memory_sites(const std::string& path);
@@ -72,6 +76,20 @@ struct MemoryCourse {
   /// The trace was cut: more came after it.
   bool cut = false;
 };
+
+/// A block of memory for all its life.
+struct HeldBlock {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t begin = 0;  // events of the trace: it is live from this one,
+  std::uint64_t end = 0;    // until this one; the largest number where it was never freed
+  std::uint32_t site = 0;
+  int device = 0;
+  Holder holder = Holder::unknown;
+};
+/// All that were allocated, in order.
+std::vector<HeldBlock> held_blocks(const std::vector<MemoryEvent>& events,
+                                   const std::vector<MemorySite>& sites);
 
 /// One for each device with allocations, by number, with at most so many samples.
 std::vector<MemoryCourse> memory_courses(const std::vector<MemoryEvent>& events,

@@ -19,6 +19,7 @@ enum ExitStatus : int {
 CLI::Validator whole_number();
 
 /// Each takes the place of its result: the exit status.
+void add_advise(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
 void add_dryrun(CLI::App& app, int& status);
 void add_fit(CLI::App& app, int& status);

@@ -1,8 +1,7 @@
 // gapless fits: does a program fit, with which allocator, and what takes the memory?
 //
 //   gapless fits --gpu 16GiB -- python train.py
-//     for each allocator: runs it on simulated GPUs (simulated_run.h, watched_program.h), where
-//     its processes trace their memory (simgpu/process/memory_trace.h)
+//     for each allocator: runs it on simulated GPUs (traced_run.h)
 //     -> verdicts (fits_report.h), told (fits_text.h), drawn (memory_picture.h)
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +14,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
-#include "simgpu/process/process_record.h"
 #include "tools/commands.h"
 #include "tools/fits_report.h"
 #include "tools/fits_text.h"
@@ -25,9 +23,8 @@
 #include "tools/say.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
-#include "tools/temporary_folder.h"
 #include "tools/text_width.h"
-#include "tools/watched_program.h"
+#include "tools/traced_run.h"
 
 namespace gapless::tools {
 namespace {
@@ -60,73 +57,17 @@ void check(FitsArguments& arguments) {
   }
 }
 
-// How far the run has come, on a terminal.
-class RunProgress {
- public:
-  RunProgress(std::string what, fs::path reports)
-      : what_(std::move(what)), reports_(std::move(reports)), shown_(isatty(STDERR_FILENO) != 0) {}
-  ~RunProgress() { clear(); }
-  RunProgress(const RunProgress&) = delete;
-  RunProgress& operator=(const RunProgress&) = delete;
-
-  void look() {
-    if (!shown_) return;
-    std::uint64_t steps = 0;
-    std::uint64_t peak = 0;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(reports_, ignored)) {
-      if (entry.path().extension() != ".gpu") continue;
-      const auto record = simgpu::read_record(entry.path().string());
-      if (!record) continue;
-      steps = std::max(steps, record->steps);
-      for (const auto& device : record->devices) peak = std::max(peak, device.peak_used_bytes);
-    }
-    const auto seconds =
-        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_);
-    say(stderr, "\r\x1b[K{}: {} s, {} steps, {} in use at most", what_, seconds.count(),
-        with_commas(steps), format_bytes(peak));
-    std::fflush(stderr);
-    drawn_ = true;
-  }
-  void clear() {
-    if (drawn_) fmt::print(stderr, "\r\x1b[K");
-    drawn_ = false;
-  }
-
- private:
-  std::string what_;
-  fs::path reports_;
-  bool shown_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
-  const TemporaryFolder folder;
-  const fs::path reports = folder.path() / "reports";
-  fs::create_directory(reports);
-  Variables variables = variables_of(arguments.gpus, allocator, reports);
-  variables.emplace_back("SIMGPU_MEMORY_TRACE", "1");
-  if (arguments.worst_case) variables.emplace_back("SIMGPU_WORST_CASE", "1");
-  if (arguments.steps != 0) variables.emplace_back("SIMGPU_STEPS", std::to_string(arguments.steps));
-  Watching watching;
-  if (!arguments.show_output) watching.output = folder.path() / "output";
-  if (arguments.limit_seconds > 0) {
-    watching.limit =
-        std::chrono::milliseconds(static_cast<std::int64_t>(arguments.limit_seconds * 1000));
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  WatchedEnd end;
-  {
-    RunProgress progress("gapless fits: with " + allocator, reports);
-    if (!arguments.show_output) watching.look = [&progress] { progress.look(); };
-    end = run_watched(arguments.program.command, variables, watching);
-  }
-  FitsRun run = judge_run(allocator, arguments.program.command.front(), reports, watching.output,
-                          end, arguments.worst_case);
-  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  for (json& row : run.rows) row["seconds"] = run.seconds;
-  return run;
+  TracedRun traced;
+  traced.name = "gapless fits: with " + allocator;
+  traced.command = arguments.program.command;
+  traced.gpus = arguments.gpus;
+  traced.allocator = allocator;
+  traced.judging.worst_case = arguments.worst_case;
+  traced.steps = arguments.steps;
+  traced.limit_seconds = arguments.limit_seconds;
+  traced.show_output = arguments.show_output;
+  return run_traced(traced);
 }
 
 std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {

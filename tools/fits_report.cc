@@ -39,15 +39,17 @@ json json_of(const MemoryMoment& moment, const std::vector<simgpu::MemorySite>& 
   }
   // Stacks that differ only inside a library, or in what they were at, are one place to a user.
   std::vector<json> places;
-  std::map<std::tuple<std::string, std::string, Holder>, std::size_t> known;
+  std::map<std::tuple<std::string, std::string, std::string, Holder>, std::size_t> known;
   for (const MemoryMoment::Place& place : moment.places) {
     const bool has_site = place.site != 0 && place.site <= sites.size();
     const simgpu::MemorySite site = has_site ? sites[place.site - 1] : simgpu::MemorySite{};
     const auto [found, fresh] =
-        known.try_emplace({site.line, site.library_line, place.holder}, places.size());
+        known.try_emplace({site.line, site.library_line, site.part, place.holder}, places.size());
     if (fresh) {
       places.push_back({{"line", or_null(site.line)},
                         {"library_line", or_null(site.library_line)},
+                        {"called", or_null(site.called)},
+                        {"part", or_null(site.part)},
                         {"holder", simgpu::name_of(place.holder)},
                         {"bytes", 0U},
                         {"blocks", 0U}});
@@ -73,13 +75,15 @@ json json_of(const MemoryMoment& moment, const std::vector<simgpu::MemorySite>& 
 struct ProcessMemory {
   std::vector<simgpu::MemoryCourse> courses;
   std::vector<simgpu::MemorySite> sites;
+  std::vector<simgpu::HeldBlock> blocks;
 };
 
-ProcessMemory memory_of(const fs::path& stem) {
+ProcessMemory memory_of(const fs::path& stem, bool blocks) {
   ProcessMemory memory;
   memory.sites = simgpu::read_memory_sites(stem.string() + ".sites");
   const auto events = simgpu::read_memory_trace(stem.string() + ".memory");
   if (!events.empty()) memory.courses = simgpu::memory_courses(events, memory.sites, kSamples);
+  if (blocks) memory.blocks = simgpu::held_blocks(events, memory.sites);
   return memory;
 }
 
@@ -90,7 +94,9 @@ void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemo
   const auto course = std::find_if(memory.courses.begin(), memory.courses.end(),
                                    [&](const auto& one) { return one.device == row["device"]; });
   if (course == memory.courses.end()) return;
-  traced = TracedMemory{*course, memory.sites};
+  traced = TracedMemory{*course, memory.sites, {}};
+  std::copy_if(memory.blocks.begin(), memory.blocks.end(), std::back_inserter(traced->blocks),
+               [&](const simgpu::HeldBlock& block) { return block.device == course->device; });
   row["memory_at_peak"] = json_of(course->peak, memory.sites, "peak");
   const json& request = row["out_of_memory"];
   const bool died_here = row["fits"] == false && course->failed && request.is_object() &&
@@ -233,7 +239,7 @@ std::optional<bool> FitsRun::fits() const {
 }
 
 FitsRun judge_run(const std::string& allocator, const std::string& program, const fs::path& reports,
-                  const fs::path& output, const WatchedEnd& end, bool worst_case) {
+                  const fs::path& output, const WatchedEnd& end, const Judging& judging) {
   FitsRun run;
   run.allocator = allocator;
   run.end = end;
@@ -241,7 +247,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   std::vector<int> installed;
   for (const ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
-        memory_of(reports / fmt::format("{}.{}", report.pid, report.image));
+        memory_of(reports / fmt::format("{}.{}", report.pid, report.image), judging.blocks);
     for (json& row : rows_of({report}, allocator, end.ended.status())) {
       std::vector<std::string> notes;
       judge(row, end, allocator);
@@ -275,7 +281,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       for (const char* const told : {"data", "stopped_after_steps"}) {
         row[told] = report.torch.value(told, json());
       }
-      if (worst_case && row["data"].is_array() && row["data"].empty()) {
+      if (judging.worst_case && row["data"].is_array() && row["data"].empty()) {
         row["data"].push_back(
             {{"text",
               "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
@@ -288,6 +294,8 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
       run.rows.push_back(std::move(row));
       run.memory.push_back(std::move(traced));
+      run.told.push_back({{"program", member(report.torch, "program")},
+                          {"changed", member(report.torch, "changed")}});
     }
   }
   add_headroom(run.rows, installed);
@@ -302,6 +310,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
          {"reason", why_nothing(program, end, torch_without_cuda(reports), run.last_words)},
          {"exit_status", end.ended.status()}});
     run.memory.emplace_back();
+    run.told.push_back(json::object());
   }
   run.absent = absent_ranks(reports);
   for (json& row : run.rows) {

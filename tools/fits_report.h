@@ -24,6 +24,7 @@ namespace gapless::tools {
 struct TracedMemory {
   simgpu::MemoryCourse course;
   std::vector<simgpu::MemorySite> sites;
+  std::vector<simgpu::HeldBlock> blocks;  // where they were asked for
 };
 
 struct FitsRun {
@@ -31,6 +32,9 @@ struct FitsRun {
   /// At least one: where no process used a GPU, it says why there is nothing to say.
   nlohmann::json rows = nlohmann::json::array();
   std::vector<std::optional<TracedMemory>> memory;  // by row
+  /// What the watch in Python told of each one's process (simgpu/python/watch_program.py), by row:
+  /// objects with "program" and "changed".
+  std::vector<nlohmann::json> told;
   WatchedEnd end;
   std::vector<int> absent;  // ranks that were not to run
   double seconds = 0;
@@ -41,10 +45,14 @@ struct FitsRun {
   [[nodiscard]] std::optional<bool> fits() const;
 };
 
+struct Judging {
+  bool worst_case = false;  // the longest items were asked for
+  bool blocks = false;      // each block is wanted
+};
+
 /// Of what a run left in its folder and, where that is not empty, in the file of its output.
-/// `worst_case`: the longest items were asked for.
 FitsRun judge_run(const std::string& allocator, const std::string& program,
                   const std::filesystem::path& reports, const std::filesystem::path& output,
-                  const WatchedEnd& end, bool worst_case);
+                  const WatchedEnd& end, const Judging& judging);
 
 }  // namespace gapless::tools

@@ -341,18 +341,26 @@ std::string process_name(const json& row) {
                                  : fmt::format("{}", row["pid"].get<int>());
 }
 
-std::string text_of_fits(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {
-  std::string text = verdicts(runs, colour, columns);
+std::string text_of_verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {
   Notes reasons(columns);
   add_reasons(reasons, runs);
-  text += reasons.text() + held(runs, colour, columns) + by_line(runs, colour, columns);
+  return verdicts(runs, colour, columns) + reasons.text();
+}
+
+std::string text_of_remarks(const std::vector<FitsRun>& runs, std::size_t columns) {
   Notes more(columns);
   add_host(more, runs);
   add_data(more, runs);
   add_bounds(more, runs);
+  std::string text;
   if (!more.text().empty()) text += "\n" + more.text();
   add_last_words(text, runs, columns);
   return text;
+}
+
+std::string text_of_fits(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {
+  return text_of_verdicts(runs, colour, columns) + held(runs, colour, columns) +
+         by_line(runs, colour, columns) + text_of_remarks(runs, columns);
 }
 
 }  // namespace gapless::tools

@@ -12,6 +12,11 @@ namespace gapless::tools {
 /// In so many columns.
 std::string text_of_fits(const std::vector<FitsRun>& runs, bool colour, std::size_t columns);
 
+/// Parts of it: the table of verdicts with their reasons; and what stands below what held the
+/// memory (the host's, the data, what makes one wary, the program's last words), or nothing.
+std::string text_of_verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t columns);
+std::string text_of_remarks(const std::vector<FitsRun>& runs, std::size_t columns);
+
 /// "rank 0", "14872"; "-" where a run has no process.
 std::string process_name(const nlohmann::json& row);
 

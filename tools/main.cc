@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
   add_fit(app, status);
   add_fits(app, status);
   add_inspect(app, status);
+  add_advise(app, status);
   add_convert(app, status);
   add_dryrun(app, status);
   add_search(app, status);

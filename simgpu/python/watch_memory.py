@@ -65,6 +65,36 @@ def _stage(frames) -> int:
     return UNKNOWN
 
 
+def _called(frames) -> str | None:
+    """The function of a library that the user's line called."""
+    below = None
+    for frame in frames:
+        owner = _owner(frame)
+        if owner == "user":
+            break
+        if owner == "library":
+            below = frame
+    return f"{below.f_globals.get('__name__', '?')}.{below.f_code.co_name}" if below is not None else None
+
+
+_PARALLEL = {"replicate", "scatter", "gather", "broadcast_coalesced", "reduce_add_coalesced"}
+
+
+def _part(frames) -> str | None:
+    """What of PyTorch's means for several GPUs it is."""
+    part = None
+    for frame in frames:
+        path = frame.f_code.co_filename
+        if path.startswith(_TORCH + os.path.join("nn", "parallel") + os.sep):
+            if frame.f_code.co_name in _PARALLEL:
+                part = frame.f_code.co_name
+            elif os.path.basename(path) == "distributed.py":
+                return part or "distributed"
+        elif path.startswith(_TORCH + "distributed" + os.sep):
+            return part or "distributed"
+    return part
+
+
 _LOSSES = {"binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "log_softmax"}
 
 
@@ -101,7 +131,10 @@ class _Sites:
 
     def _tell(self, key, frames) -> int:
         at = _stage(frames)
-        place = {"at": at, **_lines([(frame, frame.f_lineno) for frame in frames])}
+        place = {"at": at, **_lines([(frame, frame.f_lineno) for frame in frames]), "called": _called(frames),
+                 "part": _part(frames)}
+        for more in at_place:
+            more(frames, at)
         with self.lock:
             if key not in self.known:
                 self.kept.append([frame.f_code for frame in frames])
@@ -208,6 +241,8 @@ def _holders() -> None:
     _tell(GRADIENTS, [parameter.grad for parameter in parameters if parameter.is_leaf])
     for optimizer in optimizers:
         _of_optimizer(optimizer)
+    for more in at_look:
+        more(modules, optimizers)
 
 
 def _of_optimizer(optimizer) -> None:
@@ -290,18 +325,30 @@ def _loss_kernel(operator):
         address = _own_memory(arguments[0]) if arguments else 0
         if address:
             _holds(LOSS, (ctypes.c_ulonglong * 1)(address), 1)
+            for more in at_loss:
+                more(operator, arguments[0])
         before = _scope(LOSS)
         try:
-            return operator.redispatch(keys & _below, *arguments, **words)
+            made = operator.redispatch(keys & _below, *arguments, **words)
         finally:
             _scope(before)
+        if address:
+            for more in at_loss:
+                more(None, None)
+        return made
     return kernel
 
 
 def _copy_kernel(operator):
     def kernel(keys, tensor, *arguments, **words):
+        large = tensor.is_cuda and tensor.numel() * tensor.element_size() >= _COPIED_FROM
+        if large:
+            for more in at_copy:
+                more(tensor, words.get("dtype"))
         copy = operator.redispatch(keys & _below, tensor, *arguments, **words)
-        if tensor.is_cuda and tensor.numel() * tensor.element_size() >= _COPIED_FROM:
+        if large:
+            for more in at_copy:
+                more(None, None)
             source, target = _own_memory(tensor), _own_memory(copy)
             if source and target and source != target:
                 _copied(target, source)

@@ -40,6 +40,10 @@ writing = threading.Lock()
 # What other files beside this one add: called once torch has made its allocator; when a request has failed; at the
 # end; when Python is left; and in a forked child.
 at_begin, at_out_of_memory, at_end, at_exit, in_child = [], [], [], [], []
+# Of watch_memory.py, for watch_program.py: called with all modules and optimizers where they were looked for; with the
+# frames of a place that asks for memory for the first time, and what it is at; with what an operator of a loss takes;
+# before and after a tensor is copied.
+at_look, at_place, at_loss, at_copy = [], [], [], []
 
 # --- whose line it is ---------------------------------------------------------------------------------------
 
@@ -285,6 +289,8 @@ def _watch():
     if os.environ.get("SIMGPU_MEMORY_TRACE"):
         _add("watch_memory.py")
         _add("watch_data.py")
+        _add("watch_program.py")
+        _add("change_program.py")
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
