@@ -78,6 +78,15 @@ class DeviceMemory {
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// What is known of a range is not any more.
   void forget(DeviceAddress address, std::uint64_t bytes);
+  /// A kernel may have written from there on, to the end of a tensor: what is known there is not
+  /// any more.
+  void forget_from(DeviceAddress address) {
+    if (const std::uint64_t bytes = known_.stretch(address); bytes != 0) forget(address, bytes);
+  }
+  /// A kernel may have written anywhere.
+  void forget_all() {
+    while (!known_.empty()) forget_from(known_.first());
+  }
   /// Something else may be mapped there: nothing is known of it, but the memory keeps its contents.
   void unmapped(DeviceAddress address, std::uint64_t bytes) {
     known_.set(address, bytes, Knowledge::none);

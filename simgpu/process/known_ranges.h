@@ -68,6 +68,15 @@ class KnownRanges {
     return bytes != 0 && range != ranges_.end() && range->first < begin + bytes;
   }
 
+  /// How many bytes from here on something is known of, without a gap.
+  [[nodiscard]] std::uint64_t stretch(std::uint64_t begin) const {
+    std::uint64_t end = begin;
+    for (auto range = first_after(begin); range != ranges_.end() && range->first <= end; ++range) {
+      end = range->second.end;
+    }
+    return end - begin;
+  }
+
   /// What is known of `source` becomes known of `target`; the two may overlap.
   void copy(std::uint64_t target, std::uint64_t source, std::uint64_t bytes) {
     struct Part {
@@ -86,6 +95,8 @@ class KnownRanges {
   }
 
   [[nodiscard]] bool empty() const { return ranges_.empty(); }
+  /// The lowest address that something is known of; not of none.
+  [[nodiscard]] std::uint64_t first() const { return ranges_.begin()->first; }
 
  private:
   struct Range {

@@ -28,11 +28,7 @@ constexpr int kSize = 2;
 template <class F>
 bool each_tensor(const c10::IValue& value, F&& f) {
   if (value.isTensor()) return !value.toTensor().defined() || f(value.toTensor());
-  if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined() && !f(tensor)) return false;
-    }
-  } else if (value.isList()) {  // of what may be tensors
+  if (value.isList()) {
     for (const c10::IValue& element : value.toListRef()) {
       if (!each_tensor(element, f)) return false;
     }
@@ -44,11 +40,6 @@ bool each_tensor(const c10::IValue& value, F&& f) {
 template <class F>
 c10::IValue with_tensors(const c10::IValue& value, F&& f) {
   if (value.isTensor()) return value.toTensor().defined() ? f(value.toTensor()) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> made;
-    for (const at::Tensor& tensor : value.toTensorVector()) made.push_back(f(tensor));
-    return made;
-  }
   if (value.isList()) {
     c10::impl::GenericList made(value.toList().elementType());
     for (const c10::IValue& element : value.toListRef()) made.push_back(with_tensors(element, f));

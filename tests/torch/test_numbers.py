@@ -114,6 +114,23 @@ def test_memory_is_the_same_where_numbers_are_not_computed(simulate, tmp_path):
     assert computed == without and "memory" in computed
 
 
+def test_what_a_kernel_of_triton_is_given_is_not_known_any_more(simulate):
+    values = simulate("""
+        import torch
+
+        @torch.compile
+        def triple(x, y):
+            y.mul_(3)
+            return x + 1
+
+        x, y, z = (torch.arange(100).cuda() for _ in range(3))
+        triple(x, y)
+        print("written:", y[:3].tolist() == [0, 1, 2])
+        print("not given:", z[:3].tolist() == [0, 1, 2])
+        """).values()
+    assert values == {"written": "False", "not given": "True"}
+
+
 @pytest.mark.parametrize("program", ["generate.py", "experts.py"])
 def test_models_that_steer_by_numbers_run_to_their_end(simulate, program):
     values = simulate(f"import runpy; runpy.run_path({str(PROGRAMS / program)!r})").values()

@@ -20,6 +20,10 @@ TEST(KnownRanges, KnowsOnlyWhatItWasTold) {
   EXPECT_TRUE(ranges.any(99, 2));
   EXPECT_FALSE(ranges.any(99, 1));
   EXPECT_FALSE(ranges.any(200, 1));
+  EXPECT_EQ(ranges.stretch(100), 100U);
+  EXPECT_EQ(ranges.stretch(160), 40U);
+  EXPECT_EQ(ranges.stretch(99), 0U);
+  EXPECT_EQ(ranges.first(), 100U);
 }
 
 TEST(KnownRanges, AgreesWithOneByteAtATime) {

@@ -2,11 +2,20 @@
 // nothing.
 //
 // Module, library, function and kernel are each a record of ours; a function's name is kept.
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
+
+#include <elf.h>
 
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/kernel_parameters.h"
+#include "simgpu/process/values.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -15,10 +24,12 @@ namespace {
 
 struct Function {
   std::string name;
+  std::vector<std::size_t> parameters;  // their sizes; empty: not known
 };
 
 struct Module {
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
+  std::unordered_map<std::string, std::vector<std::size_t>> parameters;
 };
 
 // CUlaunchConfig up to its stream: grid and block (3 unsigned each), bytes of shared memory.
@@ -28,27 +39,46 @@ struct LaunchConfig {
   void* stream;
 };
 
-int load(void** module) {
+// `image`: null where it is not at hand.
+int load(void** module, const void* image) {
   const Entry entry;
   entry.process.memory.ensure_context(Process::current());
-  *module = new Module;
+  auto* const made = new Module;
+  made->parameters = kernel_parameters(image);
+  *module = made;
   return kSuccess;
 }
 
 int function_of(void** function, void* handle, const char* name) {
   const Entry entry;
   if (handle == nullptr) return kInvalidHandle;
-  auto& known = static_cast<Module*>(handle)->functions[name];
-  if (known == nullptr) known = std::make_unique<Function>(Function{name});
+  auto* const module = static_cast<Module*>(handle);
+  auto& known = module->functions[name];
+  if (known == nullptr)
+    known = std::make_unique<Function>(Function{name, module->parameters[name]});
   *function = known.get();
   return kSuccess;
 }
 
-int launch(void* function, void* stream_handle) {
+// Nobody says which tensors such a kernel writes to: of all that it is given, nothing is known any
+// more. Inside an operator of PyTorch's that is told by its schema.
+void forget_arguments(DeviceMemory& memory, const Function& function, void** arguments) {
+  if (simgpu_operator()->operators != 0) return;
+  if (function.parameters.empty() || arguments == nullptr) return memory.forget_all();
+  for (std::size_t i = 0; i < function.parameters.size(); ++i) {
+    if (function.parameters[i] != sizeof(DeviceAddress)) continue;
+    DeviceAddress address = 0;
+    std::memcpy(&address, arguments[i], sizeof address);
+    memory.forget_from(address);
+  }
+}
+
+int launch(void* function, void** arguments, void* stream_handle) {
   const Entry entry;
   Stream* stream = entry.process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
   entry.process.streams.submit(*stream, NodeKind::kernel, {}, 0, function);
+  forget_arguments(entry.process.memory, *static_cast<const Function*>(function), arguments);
   return kSuccess;
 }
 
@@ -86,12 +116,17 @@ int active_blocks(int* blocks, int block_size) {
 
 }  // namespace
 
-CUDA int cuModuleLoad(void** module, const char*) { return load(module); }
-CUDA int cuModuleLoadData(void** module, const void*) { return load(module); }
-CUDA int cuModuleLoadDataEx(void** module, const void*, unsigned, int*, void**) {
-  return load(module);
+CUDA int cuModuleLoad(void** module, const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)));
+  return load(module, image.data());
 }
-CUDA int cuModuleLoadFatBinary(void** module, const void*) { return load(module); }
+CUDA int cuModuleLoadData(void** module, const void* image) { return load(module, image); }
+CUDA int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+  return load(module, image);
+}
+CUDA int cuModuleLoadFatBinary(void** module, const void*) { return load(module, nullptr); }
 CUDA int cuModuleUnload(void* module) {
   delete static_cast<Module*>(module);
   return kSuccess;
@@ -106,13 +141,13 @@ CUDA int cuModuleGetLoadingMode(int* mode) {
   *mode = 1;  // eager
   return kSuccess;
 }
-CUDA int cuLibraryLoadData(void** library, const void*, int*, void**, unsigned, int*, void**,
+CUDA int cuLibraryLoadData(void** library, const void* image, int*, void**, unsigned, int*, void**,
                            unsigned) {
-  return load(library);
+  return load(library, image);
 }
 CUDA int cuLibraryLoadFromFile(void** library, const char*, int*, void**, unsigned, int*, void**,
                                unsigned) {
-  return load(library);
+  return load(library, nullptr);
 }
 CUDA int cuLibraryUnload(void* library) { return cuModuleUnload(library); }
 CUDA int cuLibraryGetModule(void** module, void* library) {
@@ -146,15 +181,15 @@ CUDA int cuFuncGetName(const char** name, void* function) {
 CUDA int cuFuncGetModule(void**, void*) { return kNotSupported; }
 
 CUDA int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, void* stream, void**, void**) {
-  return launch(function, stream);
+                        unsigned, void* stream, void** arguments, void**) {
+  return launch(function, arguments, stream);
 }
 CUDA int cuLaunchCooperativeKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                   unsigned, unsigned, void* stream, void**) {
-  return launch(function, stream);
+                                   unsigned, unsigned, void* stream, void** arguments) {
+  return launch(function, arguments, stream);
 }
-CUDA int cuLaunchKernelEx(const LaunchConfig* config, void* function, void**, void**) {
-  return launch(function, config->stream);
+CUDA int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void**) {
+  return launch(function, arguments, config->stream);
 }
 
 CUDA int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int block_size,
