@@ -105,24 +105,23 @@ def test_files_are_changed_in_copies(advise, tmp_path):
     assert "--write: changed: it is there already" in again.err
 
 
-# Odd sizes leave holes in the native allocator's segments, in which nothing that is larger fits.
+# Half of what is reserved is free, in pieces of 2 MiB between others; nothing larger fits into them.
 IN_PIECES = """
 import torch
-kept = []
-for size in range(20, 41):
-    blocks = [torch.empty(size * 5 << 17, dtype=torch.uint8, device="cuda") for _ in range(8)]
-    kept.append(blocks[::2])
-    kept = kept[-2:]
-    del blocks
+pieces = [torch.empty(2 << 20, dtype=torch.uint8, device="cuda") for _ in range(200)]
+del pieces[::2]
+large = torch.empty(150 << 20, dtype=torch.uint8, device="cuda")
 """
 
 
 def test_an_allocator_that_helps_is_said_to(advise):
-    said = advise(IN_PIECES, "--gpu", "430MiB")
+    said = advise(IN_PIECES, "--gpu", "520MiB")
     assert said.told["runs"][0]["fits"] is False
     assert "the allocator helps, and nothing is lost: it fails with native" in said.text
+    assert said.remedy("allocator")["what"] == "the allocator gapless"
     assert said.remedy("allocator")["tried"]["fits"] is True
-    assert said.cause("fragmentation")["bytes"] > 20 * MiB
+    assert said.cause("fragmentation")["bytes"] == 200 * MiB
+    assert said.told["needed"]["peak_allocated_bytes"] == 400 * MiB
 
 
 @pytest.mark.parametrize(("program", "status", "words"), [
