@@ -99,7 +99,7 @@ def test_files_are_changed_in_copies(advise, tmp_path):
     changed = json.loads((tmp_path / file["written"]).read_text())
     assert changed == {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
     assert json.loads(config.read_text()) == {"per_device_train_batch_size": 16}
-    assert '+ "per_device_train_batch_size": 8' in file["lines"]
+    assert '+  "per_device_train_batch_size": 8,' in file["lines"]
     # Never over what is there.
     again = advise(LANGUAGE_MODEL, *words, arguments=["--config", "args.json"], status=2)
     assert "--write: changed: it is there already" in again.err
