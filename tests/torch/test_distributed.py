@@ -103,6 +103,7 @@ def equal_ranks(folder, ranks, count, *launcher, status=0, **environment):
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
+@pytest.mark.one_torch
 def test_one_of_equal_ranks_has_the_peaks_of_all(tmp_path):
     all_rows, out, _ = equal_ranks(tmp_path, (), 2, *TORCHRUN, "2")
     assert "0 found: 3 10 [0, 1]" in out and "1 found: 3" in out
@@ -115,6 +116,7 @@ def test_one_of_equal_ranks_has_the_peaks_of_all(tmp_path):
     assert "only those of --ranks 0 ran. 1 did not: it is taken to do the same" in said
 
 
+@pytest.mark.one_torch
 def test_fits_tells_what_a_rank_of_fsdp_holds(tmp_path):
     (tmp_path / "train.py").write_text("""
 import os, torch, torch.distributed as dist
@@ -147,6 +149,7 @@ dist.destroy_process_group()
         assert 2 * share <= held["optimizer_states"] <= 2 * share + 4 * 512 and held["other"] >= 64 << 20
 
 
+@pytest.mark.one_torch
 def test_two_of_six_ranks_meet(tmp_path):
     rows, out, said = equal_ranks(tmp_path, ("--ranks", "0-1"), 6, *TORCHRUN, "6")
     # Those that do not run come with what rank 0 comes with: 1 + 2 + 4 x 1; 10 + 11 + 10.
@@ -155,6 +158,7 @@ def test_two_of_six_ranks_meet(tmp_path):
     assert "did not come" not in said
 
 
+@pytest.mark.one_torch
 def test_rank_0_keeps_the_store(tmp_path):
     # As with deepspeed's launcher: processes with RANK, and a store that waits until all have come. And a group that
     # would wait for all is an error that says so.
