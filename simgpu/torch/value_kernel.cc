@@ -176,10 +176,8 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
     const OnCpu on_cpu;
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &computation.stack);
     computation.done = true;
-  } catch (const std::exception& e) {
-    if (getenv("VDEBUG"))
-      fprintf(stderr, "EXC %s\n",
-              e.what());  // it cannot be had there, or is an error that a GPU asserts
+  } catch (const std::exception&) {
+    // It cannot be had there, or is an error that a GPU asserts.
     computation.done = false;
   }
   return computation.done;
