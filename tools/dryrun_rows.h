@@ -18,12 +18,6 @@ nlohmann::json rows_of(const std::vector<ProcessReport>& reports, const std::str
 /// The table, and under it a sentence for each process that is not plainly "yes".
 std::string text_of_rows(const nlohmann::json& rows, bool colour);
 
-/// Where the row's process came by something that followed from numbers that nobody knows: a
-/// sentence; empty where nothing is to be said of that.
-std::string estimate_note(const nlohmann::json& row);
-/// Whether sizes may have followed from them: whether it fits is not known then.
-bool is_estimate(const nlohmann::json& row);
-
 /// What makes one wary of their peaks: sentences.
 std::vector<std::string> notes_of(const nlohmann::json& rows);
 

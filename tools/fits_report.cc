@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "tools/dryrun_rows.h"
+#include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/process_reports.h"
 #include "tools/simulated_run.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/dryrun_rows.h"
+#include "tools/estimates_from.h"
 #include "tools/json_values.h"
 
 namespace gapless::tools {

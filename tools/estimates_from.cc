@@ -1,0 +1,62 @@
+#include "tools/estimates_from.h"
+
+#include <fmt/format.h>
+
+#include "tools/json_values.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+
+using nlohmann::json;
+
+std::string times(std::uint64_t count) {
+  return count == 1 ? "once" : count == 2 ? "twice" : fmt::format("{} times", with_commas(count));
+}
+
+std::string lines_text(const json& lines) {
+  const json line = member(lines, "line");
+  const json library = member(lines, "library_line");
+  if (line.is_string() && library.is_string()) {
+    return fmt::format(" ({}, in {})", line.get<std::string>(), library.get<std::string>());
+  }
+  if (line.is_string()) return fmt::format(" ({})", line.get<std::string>());
+  return library.is_string() ? fmt::format(" (in {})", library.get<std::string>()) : "";
+}
+
+std::string estimate_note(const json& row) {
+  const json from = member(row, "estimates_from");
+  if (!from.is_object()) return {};
+  const std::string kind = from["kind"];
+  const bool computes = member(row, "computes_numbers") != false;
+  if (kind == "number" && computes) return {};
+  const std::string step =
+      from["step"].is_number() ? fmt::format(" in step {}", from["step"].get<std::uint64_t>()) : "";
+  const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
+                                        from["count"] == 1 ? "" : ", first", step) +
+                            lines_text(from);
+  const std::string zeros = member(row, "unknown") == "noise" ? "noise" : "zeros";
+  if (!computes) {
+    return fmt::format(
+        "peaks may be estimates: numbers were read back {}; for this version of PyTorch none are "
+        "computed, and unknown ones are {}",
+        where, zeros);
+  }
+  if (kind == "size") {
+    return fmt::format(
+        "peaks are estimates from here: the size of a tensor followed from numbers that nobody "
+        "knows (by a mask, nonzero, unique, repeat_interleave) {}; those are {}, what is chosen "
+        "by them {}",
+        where, zeros, zeros == "zeros" ? "goes in turn" : "is random");
+  }
+  return fmt::format(
+      "a flag that nobody knows was read {}: if the program branches by it, peaks are estimates "
+      "from here",
+      where);
+}
+
+bool is_estimate(const json& row) {
+  const json from = member(row, "estimates_from");
+  return from.is_object() && (from["kind"] == "size" || member(row, "computes_numbers") == false);
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,25 @@
+// Of a dry run's row: what followed from numbers that nobody knows, in words.
+//
+//   "estimates_from": {"kind": "size", "count": 3, "step": 0, "line": "train.py:12", ...}
+//     -> peaks are estimates from here: ... 3 times, first in step 0 (train.py:12)
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace gapless::tools {
+
+/// Where the row's process came by something that followed from numbers that nobody knows: a
+/// sentence; empty where nothing is to be said of that.
+std::string estimate_note(const nlohmann::json& row);
+/// Whether sizes may have followed from them: whether it fits is not known then.
+bool is_estimate(const nlohmann::json& row);
+
+/// "once", "twice", "3 times"
+std::string times(std::uint64_t count);
+/// " (train.py:12, in transformers/trainer.py:2500)", of an object with "line" and "library_line".
+std::string lines_text(const nlohmann::json& lines);
+
+}  // namespace gapless::tools
