@@ -52,8 +52,8 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
     assert len(list(tmp_path.glob("cache/gapless/*/libgapless_torch-*.so"))) == 1
     # So is what computes numbers on the simulated GPU, also without gapless.
     assert len(list(tmp_path.glob("cache/gapless/*/libsimgpu_torch-*.so"))) == 1
-    script.with_name("numbers.py").write_text("import torch; print(torch.arange(5).cuda().sort(descending=True).indices.tolist())")
-    assert run(command, "dryrun", "--", python, script.with_name("numbers.py"), CXX="/none", **home) == "[4, 3, 2, 1, 0]\n"
+    script.with_name("computed.py").write_text("import torch; print(torch.arange(5).cuda().sort(descending=True).indices.tolist())")
+    assert run(command, "dryrun", "--", python, script.with_name("computed.py"), CXX="/none", **home) == "[4, 3, 2, 1, 0]\n"
 
     simulated = {**home, "SIMGPU_GPUS": "4GiB", "CXX": "/none",  # none is built again
                  "LD_PRELOAD": ":".join(map(str, sorted(packages.glob("gapless/lib/simgpu/*.so*"))))}
