@@ -59,13 +59,6 @@ void write_files(Advice& advice, const std::string& folder) {
   }
 }
 
-int status_of_run(const FitsRun& run) {
-  if (run.fits() == true) return kExitOk;
-  const int own = run.end.ended.status();
-  const bool by_itself = run.end.by == WatchedEnd::By::itself;
-  return run.fits() == false || own == 0 || !by_itself ? kExitNoFit : own;
-}
-
 int run(AdviseArguments arguments) {
   check(arguments);
   arguments.options.command = arguments.program.command;
@@ -74,18 +67,14 @@ int run(AdviseArguments arguments) {
   constexpr std::size_t kColumns = 100;
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
   if (!arguments.program.json_on_output()) {
-    say(stderr,
-        "gapless advise: on simulated GPUs ({}). Sizes are real; numbers are where they follow "
-        "from "
-        "what the host gave.\n\n",
-        arguments.options.gpus.gpus);
+    say(stderr, "{}\n\n", headline("advise", arguments.options.gpus));
     const std::size_t columns = terminal == 0 ? kColumns : terminal;
     fmt::print("{}", text_of_advice(advice, colour_wanted(), columns));
     const std::string note = note_of_ranks(arguments.options.gpus, advice.runs.front().absent);
     for (const std::string& line : lines_of(note, columns)) fmt::print("{}\n", line);
   }
   write_json(arguments.program, json_text(json_of_advice(advice), 1));
-  return status_of_run(advice.runs.front());
+  return advice.runs.front().exit_status();
 }
 
 }  // namespace

@@ -15,9 +15,6 @@ enum ExitStatus : int {
   kExitNoFit = 3,     // something did not fit
 };
 
-/// A check for counts: CLI11 takes -1 for the largest one.
-CLI::Validator whole_number();
-
 /// Each takes the place of its result: the exit status.
 void add_advise(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);

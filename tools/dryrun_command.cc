@@ -69,10 +69,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
 
 int run(const DryrunArguments& arguments) {
   check(arguments);
-  say(stderr,
-      "gapless dryrun: on simulated GPUs ({}). Sizes are real; numbers are where they follow from "
-      "what the host gave.\n",
-      arguments.gpus.gpus);
+  say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   json rows = json::array();
   std::optional<Outcome> first;
   std::string instead;

@@ -94,14 +94,6 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
   return panels;
 }
 
-int status_of_runs(const std::vector<FitsRun>& runs) {
-  const FitsRun& first = runs.front();
-  if (first.fits() == true) return kExitOk;
-  const int own = first.end.ended.status();
-  const bool by_itself = first.end.by == WatchedEnd::By::itself;
-  return first.fits() == false || own == 0 || !by_itself ? kExitNoFit : own;
-}
-
 int run(FitsArguments arguments) {
   check(arguments);
   std::vector<FitsRun> runs;
@@ -114,10 +106,7 @@ int run(FitsArguments arguments) {
   constexpr std::size_t kColumns = 80;
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
   if (!arguments.program.json_on_output()) {
-    say(stderr,
-        "gapless fits: on simulated GPUs ({}). Sizes are real; numbers are where they "
-        "follow from what the host gave.\n\n",
-        arguments.gpus.gpus);
+    say(stderr, "{}\n\n", headline("fits", arguments.gpus));
     const std::size_t columns = terminal == 0 ? kColumns : terminal;
     fmt::print("{}", text_of_fits(runs, colour_wanted(), columns));
     const std::string note = note_of_ranks(arguments.gpus, runs.front().absent);
@@ -130,7 +119,7 @@ int run(FitsArguments arguments) {
                                       ? html_of(panels, text_of_fits(runs, false, 100))
                                       : svg_of(panels));
   }
-  return status_of_runs(runs);
+  return runs.front().exit_status();
 }
 
 }  // namespace

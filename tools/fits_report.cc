@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
+#include "tools/commands.h"
 #include "tools/dryrun_rows.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
@@ -237,6 +238,13 @@ std::optional<bool> FitsRun::fits() const {
     known = known && row["fits"] == true;
   }
   return known ? std::optional<bool>(true) : std::nullopt;
+}
+
+int FitsRun::exit_status() const {
+  if (fits() == true) return kExitOk;
+  const int own = end.ended.status();
+  const bool by_itself = end.by == WatchedEnd::By::itself;
+  return fits() == false || own == 0 || !by_itself ? kExitNoFit : own;
 }
 
 FitsRun judge_run(const std::string& allocator, const std::string& program, const fs::path& reports,

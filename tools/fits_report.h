@@ -43,6 +43,9 @@ struct FitsRun {
 
   /// Whether every process fits; nothing where that is not known, and none is known not to.
   [[nodiscard]] std::optional<bool> fits() const;
+  /// 0 where every process fits; 3 where one does not, and where that is not known of a program
+  /// that ended well or was stopped; else the program's own.
+  [[nodiscard]] int exit_status() const;
 };
 
 struct Judging {

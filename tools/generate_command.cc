@@ -9,6 +9,7 @@
 #include "allocator/trace/load.h"
 #include "bench/replay/synthetic.h"
 #include "tools/commands.h"
+#include "tools/inputs.h"
 #include "tools/progress.h"
 #include "tools/say.h"
 #include "tools/table.h"

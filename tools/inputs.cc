@@ -77,6 +77,13 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option) {
   return *bytes;
 }
 
+CLI::Validator whole_number() {
+  return {[](std::string& text) {
+            return text.starts_with('-') ? text + " is less than 0" : std::string();
+          },
+          ""};
+}
+
 void check_settings(const std::string& settings) { (void)read_options(settings, "--conf"); }
 
 void check_writable(const std::string& file, const char* option) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "allocator/trace/trace.h"
 
 namespace gapless::tools {
@@ -29,6 +31,9 @@ std::vector<std::string> allocators_of(const std::string& list);
 
 /// A size such as "16GiB"; 0 for an empty text. Throws InputError that names the option.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
+
+/// A check for counts: CLI11 takes -1 for the largest one.
+CLI::Validator whole_number();
 
 /// Throws InputError where the text is no list of gapless's options.
 void check_settings(const std::string& settings);

@@ -53,13 +53,6 @@ void say_what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
 
 }  // namespace
 
-CLI::Validator whole_number() {
-  return {[](std::string& text) {
-            return text.starts_with('-') ? text + " is less than 0" : std::string();
-          },
-          ""};
-}
-
 }  // namespace gapless::tools
 
 int main(int argc, char** argv) {

@@ -57,10 +57,7 @@ int run(const SearchArguments& arguments) {
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
   Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);
-  say(stderr,
-      "gapless search: dry runs on simulated GPUs ({}). Sizes are real; numbers are "
-      "where they follow from what the host gave.\n",
-      arguments.options.gpus.gpus);
+  say(stderr, "{}\n", headline("search", arguments.options.gpus));
   Progress progress;
   const int signal = search.run([&](const SearchCell* cell, std::size_t index) {
     if (cell != nullptr) {

@@ -110,6 +110,13 @@ std::string no_gpu_used(const std::string& program, int status, const std::strin
   return text;
 }
 
+std::string headline(const std::string& command, const SimulatedGpus& gpus) {
+  return fmt::format(
+      "gapless {}: on simulated GPUs ({}). Sizes are real; numbers are where they follow from what "
+      "the host gave.",
+      command, gpus.gpus);
+}
+
 std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent) {
   if (gpus.ranks.empty()) return {};
   if (absent.empty()) {

@@ -42,6 +42,9 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
 /// was built without CUDA, where that was used.
 std::string no_gpu_used(const std::string& program, int status, const std::string& torch);
 
+/// What a command begins with: "gapless fits: on simulated GPUs (16GiB). Sizes are real; ..."
+std::string headline(const std::string& command, const SimulatedGpus& gpus);
+
 /// What is to be said of ranks that did not run; empty where all were to.
 std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent);
 

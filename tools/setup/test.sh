@@ -57,6 +57,20 @@ count() { # count NAME REPORT: adds what a JUnit report says
   [ "$f" = 0 ] || failures+=("$1: $f tests")
 }
 
+torch_tests() { # torch_tests VERSION KIND NAME TESTS...: pytest of them, with that environment of torch.sh
+  local version=$1 kind=$2 name=$3 report=build/$3.xml
+  shift 3
+  if ! tools/setup/torch.sh "$version" $kind; then
+    failed=$((failed + 1))
+    failures+=("$name: install")
+    return
+  fi
+  rm -f "$report"
+  ".venv-torch-$version${kind:+-$kind}/bin/python" -m pytest -q -n "$jobs" --dist worksteal "$@" --junit-xml "$report" ||
+    true
+  count "$name" "$report"
+}
+
 suite() { # suite PRESET TARGETS [CTEST OPTION...]: build those targets ("all"), run their tests
   local preset=$1 targets=$2
   shift 2
@@ -153,13 +167,6 @@ check "demo" quietly demo target demo
 # The real PyTorch on the simulated GPU: the oldest and the newest version that is supported.
 for version in 2.11 2.15; do
   part "torch $version"
-  report="build/torch-$version.xml"
-  rm -f "$report"
-  if ! tools/setup/torch.sh "$version"; then
-    failed=$((failed + 1))
-    failures+=("torch $version: install")
-    continue
-  fi
   check "torch $version: what it imports" python3 simgpu/symbols/collect.py --check \
     --importers .venv-torch-"$version"/lib/python3*/site-packages/torch
   # gapless for it, and PyTorch's own allocators as peers (where CUDA's headers are).
@@ -173,41 +180,21 @@ for version in 2.11 2.15; do
   # they are.
   these=()
   [ "$version" = 2.11 ] || these=(-m "not one_torch")
-  ".venv-torch-$version/bin/python" -m pytest -q -n "$jobs" --dist worksteal \
-    tests/torch --ignore tests/torch/test_libraries.py "${these[@]}" --junit-xml "$report" || true
-  count "torch $version" "$report"
+  torch_tests "$version" "" "torch-$version" tests/torch --ignore tests/torch/test_libraries.py "${these[@]}"
 done
 
 # PyTorch's own allocator tests (without SHORT they run with the native allocator, too), and torch as
 # pip installs it, with NVIDIA's libraries beside ours.
 check "conformance" target conformance SHORT=1
 part "torch 2.11 with NVIDIA's wheels"
-if tools/setup/torch.sh 2.11 full; then
-  rm -f build/torch-full.xml
-  .venv-torch-2.11-full/bin/python -m pytest -q -n "$jobs" tests/torch/test_device.py tests/torch/test_operators.py \
-    --junit-xml build/torch-full.xml || true
-  count "torch 2.11 full" build/torch-full.xml
-else
-  failed=$((failed + 1))
-  failures+=("torch 2.11 full: install")
-fi
+torch_tests 2.11 full torch-2.11-full tests/torch/test_device.py tests/torch/test_operators.py
 
 part "torch 2.11 with DeepSpeed, peft, trl, bitsandbytes and Lightning"
-if tools/setup/torch.sh 2.11 libraries; then
-  rm -f build/torch-libraries.xml
-  .venv-torch-2.11-libraries/bin/python -m pytest -q -n "$jobs" tests/torch/test_libraries.py \
-    --junit-xml build/torch-libraries.xml || true
-  count "torch 2.11 libraries" build/torch-libraries.xml
-else
-  failed=$((failed + 1))
-  failures+=("torch 2.11 libraries: install")
-fi
+torch_tests 2.11 libraries torch-2.11-libraries tests/torch/test_libraries.py
 
 # What README.md and docs/ print works as it is printed.
 part "documents"
-rm -f build/docs.xml
-.venv-torch-2.11/bin/python -m pytest -q -n "$jobs" --dist worksteal tests/docs --junit-xml build/docs.xml || true
-count "documents" build/docs.xml
+torch_tests 2.11 "" documents tests/docs
 
 check "every target of the Makefile" every_target
 

@@ -1,8 +1,6 @@
 // Causes: told from blocks, parameters and losses, and never by a program's name.
 #include "tools/advise/causes.h"
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,12 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsNull;
 using ::testing::Not;
 using ::testing::NotNull;
-
-const Cause* find(const std::vector<Cause>& causes, const std::string& id) {
-  const auto found = std::find_if(causes.begin(), causes.end(),
-                                  [&](const Cause& cause) { return cause.id == id; });
-  return found == causes.end() ? nullptr : &*found;
-}
 
 json parameter(const char* name, const char* dtype, bool trained, std::uint64_t numbers,
                std::uint64_t address) {

@@ -2,6 +2,7 @@
 // the program.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -56,5 +57,13 @@ class RecordedProgram {
  private:
   FitsRun run_;
 };
+
+/// The cause or remedy of that name; null where there is none.
+template <class Named>
+const Named* find(const std::vector<Named>& all, const std::string& id) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Named& one) { return one.id == id; });
+  return found == all.end() ? nullptr : &*found;
+}
 
 }  // namespace gapless::tools

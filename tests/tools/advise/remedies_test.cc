@@ -21,12 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsNull;
 using ::testing::NotNull;
 
-const Remedy* find(const std::vector<Remedy>& remedies, const std::string& id) {
-  const auto found = std::find_if(remedies.begin(), remedies.end(),
-                                  [&](const Remedy& one) { return one.id == id; });
-  return found == remedies.end() ? nullptr : &*found;
-}
-
 TEST(WhatIf, FindsThePeakWhereItIsThen) {
   RecordedProgram run;
   run.block(Holder::activations, 3 * GiB, 0, 5).block(Holder::loss, 4 * GiB, 5, 9);
