@@ -100,6 +100,7 @@ print("host:", torch.rand(4).tolist())
 stats = torch.cuda.memory_stats()
 print("memory:", [stats[f"{name}.all.{what}"] for name in ("allocated_bytes", "allocation", "requested_bytes")
                   for what in ("peak", "allocated")])
+print("numbers:", torch.arange(3, device="cuda").tolist())
 """
 
 
@@ -111,6 +112,7 @@ def test_memory_is_the_same_where_numbers_are_not_computed(simulate, tmp_path):
     computed = simulate(STEP).values()
     elsewhere = ":".join(str(path) for path in sorted(tmp_path.glob("*.so*")))
     without = simulate(STEP, LD_PRELOAD=elsewhere).values()
+    assert computed.pop("numbers") == "[0, 1, 2]" and without.pop("numbers") == "[0, 0, 0]"
     assert computed == without and "memory" in computed
 
 
