@@ -6,6 +6,8 @@
 
 #include <elf.h>
 
+#include "simgpu/process/unaligned.h"
+
 namespace gapless::simgpu {
 namespace {
 
@@ -13,13 +15,6 @@ constexpr std::string_view kInfo = ".nv.info.";
 constexpr std::uint8_t kWithBytes = 4;  // the format of attributes that have a length
 constexpr std::uint8_t kParameter = 0x17;
 constexpr std::size_t kParameterBytes = 12;
-
-template <class T>
-T at(const char* base, std::size_t offset) {
-  T value;
-  std::memcpy(&value, base + offset, sizeof value);
-  return value;
-}
 
 std::vector<std::size_t> parameters_in(const char* info, std::size_t bytes) {
   std::vector<std::size_t> sizes;

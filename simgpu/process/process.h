@@ -28,10 +28,19 @@
 
 namespace gapless::simgpu {
 
+/// A fat binary that the program registered, and the parameters of its kernels once they were asked
+/// for.
+struct RegisteredModule {
+  const void* fat_binary = nullptr;
+  bool read = false;
+  std::unordered_map<std::string, std::vector<std::size_t>> parameters;
+};
+
 /// A kernel the program registered.
 struct Kernel {
   std::string name;  // mangled
   const void* host_function = nullptr;
+  RegisteredModule* module = nullptr;
 };
 
 /// What the program's code has for the device.

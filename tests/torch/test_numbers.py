@@ -1,5 +1,7 @@
 """What the host reads back is right where it can be known, and what follows from what nobody knows is told."""
 import json
+import shutil
+import subprocess
 
 import pytest
 
@@ -137,3 +139,18 @@ def test_what_a_kernel_of_triton_is_given_is_not_known_any_more(simulate):
 def test_models_that_steer_by_numbers_run_to_their_end(simulate, program):
     values = simulate(f"import runpy; runpy.run_path({str(PROGRAMS / program)!r})").values()
     assert values and {name: value for name, value in values.items() if value != "ok"} == {}
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("images", (["-arch=sm_75"], ["-arch=sm_90", "-Xfatbin", "-compress-all"]))
+def test_what_an_extensions_kernels_may_have_written_is_not_known_any_more(simulate, tmp_path, images):
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc")
+    library = tmp_path / "extension.so"
+    subprocess.run(["nvcc", *images, "-cudart", "shared", "-shared", "-Xcompiler", "-fPIC", "-o", library,
+                    PROGRAMS / "extension.cu"], check=True)
+    values = simulate(f"import runpy, sys; sys.argv[1:] = [{str(library)!r}]\n"
+                      f"runpy.run_path({str(PROGRAMS / 'extension.py')!r})").values()
+    assert values == {"by_pointers": "[2, 0]",  # the first is const
+                      "by_structure": "[0, 0]", "by_plain_name": "[0, 0]",
+                      "captured": "[2, 2]", "replayed": "[2, 0]"}

@@ -14,8 +14,9 @@
 #include <elf.h>
 
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/fat_binary.h"
 #include "simgpu/process/kernel_parameters.h"
-#include "simgpu/process/values.h"
+#include "simgpu/process/kernel_writes.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
@@ -24,12 +25,12 @@ namespace {
 
 struct Function {
   std::string name;
-  std::vector<std::size_t> parameters;  // their sizes; empty: not known
+  ParameterSizes parameters;
 };
 
 struct Module {
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
-  std::unordered_map<std::string, std::vector<std::size_t>> parameters;
+  std::unordered_map<std::string, ParameterSizes> parameters;
 };
 
 // CUlaunchConfig up to its stream: grid and block (3 unsigned each), bytes of shared memory.
@@ -39,12 +40,15 @@ struct LaunchConfig {
   void* stream;
 };
 
-// `image`: null where it is not at hand.
+// `image`: an ELF file or a fat binary; null where it is not at hand.
 int load(void** module, const void* image) {
   const Entry entry;
   entry.process.memory.ensure_context(Process::current());
   auto* const made = new Module;
   made->parameters = kernel_parameters(image);
+  for (const DeviceImage& found : device_images(image, DeviceImage::Kind::machine_code)) {
+    made->parameters.merge(kernel_parameters(found.bytes.data()));
+  }
   *module = made;
   return kSuccess;
 }
@@ -60,25 +64,15 @@ int function_of(void** function, void* handle, const char* name) {
   return kSuccess;
 }
 
-// Nobody says which tensors such a kernel writes to: of all that it is given, nothing is known any
-// more. Inside an operator of PyTorch's that is told by its schema.
-void forget_arguments(DeviceMemory& memory, const Function& function, void** arguments) {
-  if (simgpu_operator()->operators != 0) return;
-  if (function.parameters.empty() || arguments == nullptr) return memory.forget_all();
-  for (std::size_t i = 0; i < function.parameters.size(); ++i) {
-    if (function.parameters[i] != sizeof(DeviceAddress)) continue;
-    DeviceAddress address = 0;
-    std::memcpy(&address, arguments[i], sizeof address);
-    memory.forget_from(address);
-  }
-}
-
 int launch(void* function, void** arguments, void* stream_handle) {
   const Entry entry;
   Stream* stream = entry.process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
-  entry.process.streams.submit(*stream, NodeKind::kernel, {}, 0, function);
-  forget_arguments(entry.process.memory, *static_cast<const Function*>(function), arguments);
+  const auto& launched = *static_cast<const Function*>(function);
+  entry.process.streams.submit(*stream, NodeKind::kernel,
+                               forgets_what_it_writes(entry.process.memory, launched.name,
+                                                      launched.parameters, arguments),
+                               0, function);
   return kSuccess;
 }
 
@@ -119,14 +113,14 @@ int active_blocks(int* blocks, int block_size) {
 CUDA int cuModuleLoad(void** module, const char* path) {
   std::ifstream file(path, std::ios::binary);
   std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)));
+  image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)));  // as much is read in any case
   return load(module, image.data());
 }
 CUDA int cuModuleLoadData(void** module, const void* image) { return load(module, image); }
 CUDA int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
   return load(module, image);
 }
-CUDA int cuModuleLoadFatBinary(void** module, const void*) { return load(module, nullptr); }
+CUDA int cuModuleLoadFatBinary(void** module, const void* image) { return load(module, image); }
 CUDA int cuModuleUnload(void* module) {
   delete static_cast<Module*>(module);
   return kSuccess;

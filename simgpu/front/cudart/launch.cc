@@ -1,11 +1,15 @@
-// Kernels: registered in their tens of thousands at import, launched to do nothing. What operators
-// of PyTorch compute is known another way (simgpu/torch).
+// Kernels: registered in their tens of thousands at import, launched to do nothing but make unknown
+// what others than PyTorch's operators may have written. What those compute is known another way
+// (simgpu/torch).
 //
 // Host code of CUDA 13 asks for a handle once (__cudaGetKernel) and launches that; older objects
 // launch the host function itself. A handle here is the host function.
 #include <cstring>
 
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/fat_binary.h"
+#include "simgpu/process/kernel_parameters.h"
+#include "simgpu/process/kernel_writes.h"
 #include "simgpu/process/values.h"
 
 using namespace gapless;
@@ -25,6 +29,32 @@ std::vector<CallConfiguration>& configurations() {
   return stack;
 }
 
+// What nvcc writes for each file with kernels.
+struct FatBinaryWrapper {
+  std::uint32_t magic;
+  std::uint32_t version;
+  const void* fat_binary;
+  void* unused;
+};
+
+const ParameterSizes& parameters_of(const Kernel& kernel) {
+  RegisteredModule& module = *kernel.module;
+  if (!module.read) {
+    module.read = true;
+    // Its kernels are the same for every architecture; some have images of few of them only.
+    for (const DeviceImage& image :
+         device_images(module.fat_binary, DeviceImage::Kind::machine_code)) {
+      module.parameters.merge(kernel_parameters(image.bytes.data()));
+    }
+  }
+  return module.parameters[kernel.name];
+}
+
+std::function<void()> forgets(Process& process, const Kernel& kernel, void** arguments) {
+  if (simgpu_operator()->operators != 0) return {};
+  return forgets_what_it_writes(process.memory, kernel.name, parameters_of(kernel), arguments);
+}
+
 int launch(const void* function, void** arguments, void* handle) {
   const Entry entry;
   Process& process = entry.process;
@@ -34,7 +64,10 @@ int launch(const void* function, void** arguments, void* handle) {
   const auto kernel = kernels.find(function);
   const bool known = kernel != kernels.end() && arguments != nullptr;
   const std::uint64_t busy_ns = known ? duration_ns(kernel->second, arguments) : 0;
-  process.streams.submit(*stream, NodeKind::kernel, {}, busy_ns, function);
+  process.streams.submit(
+      *stream, NodeKind::kernel,
+      known ? forgets(process, kernel->second, arguments) : std::function<void()>(), busy_ns,
+      function);
   if (stream->capture) simgpu_operator()->graph = stream->capture->graph;
   return abi::success;
 }
@@ -42,17 +75,25 @@ int launch(const void* function, void** arguments, void* handle) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names, which nvcc calls
-CUDART void** __cudaRegisterFatBinary(void*) {
-  static void* handle = nullptr;
-  return &handle;
+CUDART void** __cudaRegisterFatBinary(void* wrapper) {
+  const std::scoped_lock lock(Process::mutex);
+  auto* const module = new RegisteredModule;
+  if (wrapper != nullptr) module->fat_binary = static_cast<FatBinaryWrapper*>(wrapper)->fat_binary;
+  return reinterpret_cast<void**>(module);
 }
 CUDART void __cudaRegisterFatBinaryEnd(void**) {}
-CUDART void __cudaUnregisterFatBinary(void**) {}
-CUDART char __cudaInitModule(void**) { return 1; }
-CUDART void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int,
-                                   void*, void*, void*, void*, int*) {
+CUDART void __cudaUnregisterFatBinary(void** handle) {
+  // Its kernels may be asked for by name still; its code is gone.
   const std::scoped_lock lock(Process::mutex);
-  Process::registered().kernels[host_function] = {name, host_function};
+  auto* const module = reinterpret_cast<RegisteredModule*>(handle);
+  module->fat_binary = nullptr;
+}
+CUDART char __cudaInitModule(void**) { return 1; }
+CUDART void __cudaRegisterFunction(void** handle, const char* host_function, char*,
+                                   const char* name, int, void*, void*, void*, void*, int*) {
+  const std::scoped_lock lock(Process::mutex);
+  Process::registered().kernels[host_function] = {name, host_function,
+                                                  reinterpret_cast<RegisteredModule*>(handle)};
 }
 CUDART void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
                               std::size_t bytes, int, int) {
