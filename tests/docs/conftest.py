@@ -52,6 +52,14 @@ class Reader:
         torchrun = self._environment / "bin" / "torchrun"
         torchrun.write_text(f'#!/bin/sh\nexec {python} -m torch.distributed.run "$@"\n')
         torchrun.chmod(0o755)
+        # Every reader has the same checkout: what is in the tree is compiled once for all of them.
+        (ROOT / "build").mkdir(exist_ok=True)
+        pip = self._environment / "bin" / "pip"
+        pip.write_text(f"""#!/bin/sh
+if [ "$*" = "install ." ]; then set -- install {ROOT}; fi
+exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
+""")
+        pip.chmod(0o755)
 
     def _add_own_files(self) -> None:
         for name, origin in {"train.py": HERE / "train.py", "program": ROOT / "build/release/bin/cuda_program",

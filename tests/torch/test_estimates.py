@@ -13,6 +13,8 @@ import json, sys
 import torch, gapless
 from torch import nn
 
+pytestmark = pytest.mark.one_torch
+
 class Net(nn.Module):
     def __init__(self, width=512):
         super().__init__()
@@ -69,7 +71,6 @@ tell(sum(p.nbytes for p in model.parameters()))
     assert (estimate["method"], estimate["is_exact"], estimate["allocator"], estimate["fits"]) == ("dry run", True, "native", None)
 
 
-@pytest.mark.one_torch
 def test_what_is_suggested_fits_and_no_more_does(script):
     batch, fits, more = script("""
 inputs = torch.zeros(1, 700, 512)
@@ -83,7 +84,6 @@ for size in (batch, batch + 1):
     assert more["verdict"] == "no" and " asked in step " in more["reason"]
 
 
-@pytest.mark.one_torch
 def test_programs_that_ask_as_the_guides_do(script):
     """By position, with the keys that their own functions have; models of transformers need no inputs."""
     est, alone, per_gpu = script("""
@@ -101,7 +101,6 @@ tell(gapless.get_optimal_batch_size(num_gpus=8, base_batch_size=2048))
     assert per_gpu == 256
 
 
-@pytest.mark.one_torch
 def test_more_ways_to_ask(script):
     forward, half, loss, images = script("""
 net = Net()
@@ -125,7 +124,6 @@ def summed(output, inputs):
     assert images["input_memory"] == (4 * 3 * 32 * 32 * 4 + 4 * 8) / 2**30
 
 
-@pytest.mark.one_torch
 def test_a_closed_form_is_marked(script):
     (told,) = script('tell(gapless.estimate_memory_usage(Net(), 8, 2, method="closed form"))')
     assert told["method"] == "closed form" and told["is_exact"] is False and "takes more" in told["note"]
@@ -133,7 +131,6 @@ def test_a_closed_form_is_marked(script):
     assert told["total_all_gpus"] == 2 * told["total_per_gpu"] == 8 * told["model_params"]
 
 
-@pytest.mark.one_torch
 @pytest.mark.parametrize("call, told", [
     ("estimate_memory_usage(Net(), 8)", "nobody knows what Net takes: inputs=..."),
     ("estimate_memory_usage(Net(), 8, 3, inputs=x)", "a batch of 8 cannot be shared evenly by 3 GPUs"),
@@ -156,7 +153,6 @@ except gapless.GaplessError as error:
     assert len(result) == 1 and told in result[0]
 
 
-@pytest.mark.one_torch
 def test_a_script_without_a_guard_is_told(script):
     result = script("gapless.estimate_memory_usage(Net(), 8, inputs=torch.zeros(1, 16, 512))", check=False, guarded=False)
     assert result.status != 0

@@ -11,6 +11,8 @@ import pytest
 
 from conftest import GAPLESS
 
+pytestmark = pytest.mark.one_torch
+
 MiB = 1 << 20
 
 
@@ -179,8 +181,6 @@ for length in 60, 128, 90, 200:
 """
 
 
-@pytest.mark.one_torch
-@pytest.mark.one_torch
 @pytest.mark.parametrize("kind", ["plain", "checkpoints"])
 def test_watching_changes_nothing(fits, tmp_path, kind):
     """Peaks and calls are the dry run's, to the byte, and all memory of a plain program is accounted for. (What gapless
@@ -230,7 +230,6 @@ while True:
     assert f"{row['pid']} with native: no: 20.00 MiB asked in step {row['steps']} (train.py:7)" in said.text
 
 
-@pytest.mark.one_torch
 def test_a_picture_is_one_file(fits, tmp_path):
     small = KNOWN.replace("range(3)", "range(1)").replace("if step < 2: ", "if False: ")
     fits(small, "--gpu", "1GiB", "--picture", "memory.svg")
@@ -243,7 +242,6 @@ def test_a_picture_is_one_file(fits, tmp_path):
     assert page.startswith("<!doctype html>") and "what held the memory" in page and "<title>gradients</title>" in page
 
 
-@pytest.mark.one_torch
 def test_wrong_words_are_named(tmp_path):
     def run(*words):
         return subprocess.run([GAPLESS, "fits", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -320,7 +318,6 @@ def test_one_that_is_stopped_is_not_known_to_fit(fits, tmp_path, caught):
     assert child.returncode == 3 and row["fits"] is None and "it was interrupted" in row["reason"]
 
 
-@pytest.mark.one_torch
 def test_one_that_will_not_stop_is_ended_with_all_it_started(tmp_path):
     (tmp_path / "stubborn.sh").write_text("""
 trap '' INT TERM
@@ -343,7 +340,6 @@ while true; do sleep 0.1; done
             os.kill(int((tmp_path / name).read_text()), 0)
 
 
-@pytest.mark.one_torch
 def test_memory_that_was_found_late_is_a_but(fits):
     said = fits("""
 import torch
@@ -358,7 +354,6 @@ torch.zeros(5, device="cuda")
     assert "yes, but" in said.out
 
 
-@pytest.mark.one_torch
 def test_headroom_counts_all_processes_on_a_gpu(fits):
     rows = fits("""
 import subprocess, sys, torch
@@ -425,7 +420,6 @@ def seen_by(tmp_path):
     return eval(text[:text.rindex("]") + 1]), float(text[text.rindex("]") + 1:])  # noqa: S307
 
 
-@pytest.mark.one_torch
 def test_the_longest_items_are_fed(fits, tmp_path):
     """Source and target at once, though no item has both; the others are those of a plain run."""
     said = fits(CORPUS, "--gpu", "1GiB", arguments=("shuffled", "0"))
@@ -445,7 +439,6 @@ def test_the_longest_items_are_fed(fits, tmp_path):
         assert "every third was of the longest items (source 512, target 128)" in said.text
 
 
-@pytest.mark.one_torch
 def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path):
     fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("sequential", "0"))
     fed, _ = seen_by(tmp_path)
@@ -453,7 +446,6 @@ def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path)
     assert fed[0] == fed[3] == fed[6] == (512, max(LENGTHS[i][1] for i in batch))
 
 
-@pytest.mark.one_torch
 def test_what_comes_out_of_a_stream_nobody_knows(fits):
     said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("stream", "0"))
     assert "it is a stream (IterableDataset), and nobody knows what comes out of it" in said.text

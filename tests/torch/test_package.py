@@ -8,6 +8,8 @@ import subprocess
 import sys
 import sysconfig
 
+import pytest
+
 from conftest import ROOT
 
 # In one piece: two processes write to one pipe.
@@ -30,6 +32,13 @@ def run(*words, **environment: str) -> str:
     return done.stdout
 
 
+def pip_install(python: pathlib.Path, *words) -> None:
+    """Of this project; one at a time, for all of them build in the same place."""
+    run("flock", ROOT / "build" / "wheel.lock", python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+        *words, ROOT)
+
+
+@pytest.mark.one_torch
 def test_what_pip_installs(tmp_path: pathlib.Path):
     environment = tmp_path / "env"
     python, command = environment / "bin" / "python", environment / "bin" / "gapless"
@@ -37,7 +46,7 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
     packages = pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # torch and what it needs come from the environment of these tests.
     (packages / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", ROOT)
+    pip_install(python)
     assert not list(packages.glob("gapless/lib/libgapless_torch-*"))
 
     assert "gpt2" in run(command, "replay", ROOT / "examples" / "traces" / "gpt2-train-eval.gtrace", "--allocator", "gapless")
@@ -71,7 +80,7 @@ def test_what_pip_installs(tmp_path: pathlib.Path):
 
     # Editable: the modules are those of the source tree, what was compiled lies in the environment. (Here, for
     # what is compiled is compiled once for both.)
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "-e", ROOT)
+    pip_install(python, "-e")
     assert run(python, "-c", "import gapless; print(gapless.__file__)").startswith(str(ROOT / "torch_plugin"))
     assert run(python, "-c", "import gapless; print(gapless.config()['limit']['default'])") == "unlimited\n"
     assert run(command, "--version") == "0.1.0\n"

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.one_torch
+
 from conftest import GAPLESS
 
 
