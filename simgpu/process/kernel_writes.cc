@@ -34,8 +34,7 @@ std::vector<std::string_view> parameters_in(std::string_view signature) {
 
 bool points_to_const(std::string_view type) {
   constexpr std::string_view kSuffix = " const*";
-  return type.size() > kSuffix.size() &&
-         type.substr(type.size() - kSuffix.size()) == kSuffix;
+  return type.size() > kSuffix.size() && type.substr(type.size() - kSuffix.size()) == kSuffix;
 }
 
 }  // namespace

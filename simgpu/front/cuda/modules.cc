@@ -69,10 +69,10 @@ int launch(void* function, void** arguments, void* stream_handle) {
   Stream* stream = entry.process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
   const auto& launched = *static_cast<const Function*>(function);
-  entry.process.streams.submit(*stream, NodeKind::kernel,
-                               forgets_what_it_writes(entry.process.memory, launched.name,
-                                                      launched.parameters, arguments),
-                               0, function);
+  entry.process.streams.submit(
+      *stream, NodeKind::kernel,
+      forgets_what_it_writes(entry.process.memory, launched.name, launched.parameters, arguments),
+      0, function);
   return kSuccess;
 }
 

@@ -1,0 +1,96 @@
+#include "simgpu/ptx/declaration.h"
+#include "simgpu/ptx/error.h"
+#include "simgpu/ptx/kernel_parser.h"
+#include "simgpu/ptx/module.h"
+#include "simgpu/ptx/tokens.h"
+
+namespace gapless::simgpu::ptx {
+namespace {
+
+class ModuleParser {
+ public:
+  ModuleParser(Module& module, const std::function<std::uint64_t(const Variable&)>& place)
+      : tokens_(tokens_of(module.text)), module_(module), place_(place) {}
+
+  void run() {
+    if (!tokens_.is(".") || tokens_.peek(1).text != "version")
+      tokens_.wrong(".version was expected");
+    while (!tokens_.at_end()) {
+      tokens_.expect(".");
+      item();
+    }
+  }
+
+ private:
+  void item() {
+    const std::string_view word = tokens_.word();
+    if (word == "version" || word == "target" || word == "address_size" || word == "file") {
+      tokens_.skip_line();
+    } else if (word == "visible" || word == "weak" || word == "common" || word == "extern") {
+      is_extern_ = word == "extern";
+      return;
+    } else if (word == "entry") {
+      kernel();
+    } else if (word == "global" || word == "const") {
+      variable();
+    } else if (word == "shared") {
+      shared();
+    } else if (word == "section") {
+      while (!tokens_.is("{") && !tokens_.at_end()) tokens_.next();
+      tokens_.skip_statement();
+    } else {
+      // Functions are not called here, nor are their aliases: a call to one is told when it is
+      // made.
+      tokens_.skip_statement();
+    }
+    is_extern_ = false;
+  }
+
+  void kernel() {
+    const std::string name(tokens_.word());
+    Kernel& kernel = module_.kernels[name];
+    kernel = {};
+    kernel.name = name;
+    KernelParser(tokens_, symbols_, shared_bytes_, kernel).run();
+  }
+
+  void variable() {
+    Variable variable = declared(tokens_).variable;
+    tokens_.expect(";");
+    if (is_extern_) return;
+    variable.address = place_(variable);
+    symbols_[variable.name] = {Symbol::Kind::place, 0, variable.address};
+    module_.variables[variable.name] = std::move(variable);
+  }
+
+  // In every kernel at the same place.
+  void shared() {
+    const Declared made = declared(tokens_);
+    tokens_.expect(";");
+    if (made.is_unsized) {
+      symbols_[made.variable.name] = {Symbol::Kind::dynamic_shared, 0, 0};
+      return;
+    }
+    const unsigned alignment = made.variable.alignment;
+    const unsigned place = (shared_bytes_ + alignment - 1) / alignment * alignment;
+    shared_bytes_ = place + static_cast<unsigned>(made.variable.bytes);
+    symbols_[made.variable.name] = {Symbol::Kind::place, 0, place};
+  }
+
+  Tokens tokens_;
+  Module& module_;
+  const std::function<std::uint64_t(const Variable&)>& place_;
+  Symbols symbols_;
+  unsigned shared_bytes_ = 0;
+  bool is_extern_ = false;
+};
+
+}  // namespace
+
+void parse(std::string ptx, Module& module,
+           const std::function<std::uint64_t(const Variable&)>& place) {
+  module.text = std::move(ptx);
+  ModuleParser(module, place).run();
+}
+
+}  // namespace gapless::simgpu::ptx
