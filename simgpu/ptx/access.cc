@@ -6,6 +6,7 @@
 #include "simgpu/ptx/block.h"
 #include "simgpu/ptx/lane_values.h"
 #include "simgpu/ptx/operations.h"
+#include "simgpu/ptx/run_for.h"
 
 namespace gapless::simgpu::ptx {
 namespace {
@@ -158,32 +159,10 @@ void atomic(Warp& warp, const Instruction& instruction, Mask lanes) {
 }
 
 Run atomic_of(Type type) {
-  switch (type) {
-    case Type::b16:
-    case Type::u16:
-      return &atomic<std::uint16_t>;
-    case Type::b32:
-    case Type::u32:
-    case Type::f16x2:
-      return &atomic<std::uint32_t>;
-    case Type::b64:
-    case Type::u64:
-      return &atomic<std::uint64_t>;
-    case Type::s32:
-      return &atomic<std::int32_t>;
-    case Type::s64:
-      return &atomic<std::int64_t>;
-    case Type::f16:
-      return &atomic<Half>;
-    case Type::bf16:
-      return &atomic<BFloat>;
-    case Type::f32:
-      return &atomic<float>;
-    case Type::f64:
-      return &atomic<double>;
-    default:
-      return nullptr;
-  }
+  if (type == Type::f16x2) return &atomic<std::uint32_t>;
+  return run_for(number_of_bits(type),
+                 kWords + Types<std::uint16_t>{} + kFloats + kSixteenBitFloats,
+                 []<class T>() -> Run { return &atomic<T>; });
 }
 
 template <bool kGives>

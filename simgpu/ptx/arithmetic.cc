@@ -9,6 +9,7 @@
 #include "simgpu/ptx/lane_values.h"
 #include "simgpu/ptx/operations.h"
 #include "simgpu/ptx/rounding.h"
+#include "simgpu/ptx/run_for.h"
 
 namespace gapless::simgpu::ptx {
 namespace {
@@ -187,11 +188,7 @@ struct FusedMultiplyAdd {
 struct MultiplyAdd {
   template <class T>
   static T of(T a, T b, T c) {
-    if constexpr (kIsFloat<T>) {
-      return std::fma(a, b, c);
-    } else {
-      return Add::of(low_product(a, b), c);
-    }
+    return Add::of(low_product(a, b), c);
   }
 };
 struct MultiplyHighAdd {
@@ -273,45 +270,24 @@ struct SaturatingAdd {
 
 // --- runs ----------------------------------------------------------------------------------------
 
-template <class Op, class T>
-void unary(Warp& warp, const Instruction& instruction, Mask lanes) {
-  for_lanes<T>(warp, instruction, lanes, [](T a) { return Op::of(a); });
-}
-template <class Op, class T>
-void binary(Warp& warp, const Instruction& instruction, Mask lanes) {
-  for_lanes<T, T>(warp, instruction, lanes, [](T a, T b) { return Op::of(a, b); });
-}
-template <class Op, class T>
-void ternary(Warp& warp, const Instruction& instruction, Mask lanes) {
-  for_lanes<T, T, T>(warp, instruction, lanes, [](T a, T b, T c) { return Op::of(a, b, c); });
-}
 // Two of 16 bits in one of 32.
-template <class Op, class T>
-std::uint32_t both(std::uint32_t a, std::uint32_t b = 0, std::uint32_t c = 0) {
+template <class Op, class T, class... More>
+std::uint32_t both(More... operands) {
   const auto part = [&](unsigned shift) -> std::uint32_t {
-    const T x{static_cast<std::uint16_t>(a >> shift)};
-    const T y{static_cast<std::uint16_t>(b >> shift)};
-    const T z{static_cast<std::uint16_t>(c >> shift)};
-    if constexpr (requires { Op::of(x, y, z); }) {
-      return Op::of(x, y, z).bits;
-    } else if constexpr (requires { Op::of(x, y); }) {
-      return Op::of(x, y).bits;
-    } else {
-      return Op::of(x).bits;
-    }
+    return Op::of(T{static_cast<std::uint16_t>(operands >> shift)}...).bits;
   };
   return part(0) | (part(16) << 16);
 }
-template <class Op, class T, int kCount>
-void packed(Warp& warp, const Instruction& instruction, Mask lanes) {
-  using U = std::uint32_t;
-  if constexpr (kCount == 1) {
-    for_lanes<U>(warp, instruction, lanes, [](U a) { return both<Op, T>(a); });
-  } else if constexpr (kCount == 2) {
-    for_lanes<U, U>(warp, instruction, lanes, [](U a, U b) { return both<Op, T>(a, b); });
+
+// Op of as many operands as A has, all of type T.
+template <class Op, class T, class... A>
+void apply(Warp& warp, const Instruction& instruction, Mask lanes) {
+  if constexpr (requires { typename T::Part; }) {
+    for_lanes<std::conditional_t<true, std::uint32_t, A>...>(
+        warp, instruction, lanes,
+        [](auto... operands) { return both<Op, typename T::Part>(operands...); });
   } else {
-    for_lanes<U, U, U>(warp, instruction, lanes,
-                       [](U a, U b, U c) { return both<Op, T>(a, b, c); });
+    for_lanes<A...>(warp, instruction, lanes, [](A... operands) { return Op::of(operands...); });
   }
 }
 template <class From, class To>
@@ -347,57 +323,22 @@ void with_carry(Warp& warp, const Instruction& instruction, Mask lanes) {
 
 // --- builds --------------------------------------------------------------------------------------
 
-template <class Op, bool kFloats, bool kIntegers, bool kSixteen>
-Run binary_of(Type type) {
-  if constexpr (kFloats) {
-    if (type == Type::f32) return &binary<Op, float>;
-    if (type == Type::f64) return &binary<Op, double>;
-  }
-  if constexpr (kSixteen) {
-    if (type == Type::f16) return &binary<Op, Half>;
-    if (type == Type::bf16) return &binary<Op, BFloat>;
-    if (type == Type::f16x2) return &packed<Op, Half, 2>;
-    if (type == Type::bf16x2) return &packed<Op, BFloat, 2>;
-  }
-  if constexpr (kIntegers) {
-    if (type == Type::s16) return &binary<Op, std::int16_t>;
-    if (type == Type::s32) return &binary<Op, std::int32_t>;
-    if (type == Type::s64) return &binary<Op, std::int64_t>;
-    if (type == Type::u16) return &binary<Op, std::uint16_t>;
-    if (type == Type::u32) return &binary<Op, std::uint32_t>;
-    if (type == Type::u64) return &binary<Op, std::uint64_t>;
-  }
-  return nullptr;
+template <class Op, class TypeList>
+Run unary_of(Type type, TypeList types) {
+  return run_for(type, types, []<class T>() -> Run { return &apply<Op, T, T>; });
+}
+template <class Op, class TypeList>
+Run binary_of(Type type, TypeList types) {
+  return run_for(type, types, []<class T>() -> Run { return &apply<Op, T, T, T>; });
+}
+template <class Op, class TypeList>
+Run ternary_of(Type type, TypeList types) {
+  return run_for(type, types, []<class T>() -> Run { return &apply<Op, T, T, T, T>; });
 }
 
-template <class Op, bool kIntegers, bool kSixteen>
-Run unary_of(Type type) {
-  if (type == Type::f32) return &unary<Op, float>;
-  if (type == Type::f64) return &unary<Op, double>;
-  if constexpr (kSixteen) {
-    if (type == Type::f16) return &unary<Op, Half>;
-    if (type == Type::bf16) return &unary<Op, BFloat>;
-    if (type == Type::f16x2) return &packed<Op, Half, 1>;
-    if (type == Type::bf16x2) return &packed<Op, BFloat, 1>;
-  }
-  if constexpr (kIntegers) {
-    if (type == Type::s16) return &unary<Op, std::int16_t>;
-    if (type == Type::s32) return &unary<Op, std::int32_t>;
-    if (type == Type::s64) return &unary<Op, std::int64_t>;
-  }
-  return nullptr;
-}
-
-template <class Op>
-Run ternary_of(Type type) {
-  if (type == Type::s16) return &ternary<Op, std::int16_t>;
-  if (type == Type::s32) return &ternary<Op, std::int32_t>;
-  if (type == Type::s64) return &ternary<Op, std::int64_t>;
-  if (type == Type::u16) return &ternary<Op, std::uint16_t>;
-  if (type == Type::u32) return &ternary<Op, std::uint32_t>;
-  if (type == Type::u64) return &ternary<Op, std::uint64_t>;
-  return nullptr;
-}
+constexpr auto kAllFloats = kFloats + kSixteenBitFloats + kPairs;
+constexpr auto kNumbers = kIntegers + kAllFloats;
+constexpr auto kSignedNumbers = Types<std::int16_t>{} + kSignedWords + kAllFloats;
 
 Run multiply_wide_of(Type type, bool adds) {
   switch (type) {
@@ -446,11 +387,6 @@ Build with(Select select, std::size_t count) {
   };
 }
 
-Run add_of(const Opcode& opcode, Type type) {
-  if (opcode.has("sat") && type == Type::s32) return nullptr;
-  return binary_of<Add, true, true, true>(type);
-}
-
 void build_sum(const Opcode& opcode, std::vector<Operand>& operands, KernelRows&,
                Instruction& instruction) {
   const bool subtracts = opcode.name.substr(0, 3) == "sub";
@@ -460,10 +396,10 @@ void build_sum(const Opcode& opcode, std::vector<Operand>& operands, KernelRows&
   if (!reads && !opcode.has("cc")) {
     if (type == Type::s32 && opcode.has("sat") && !subtracts) {
       take_rows(opcode, operands, 3, instruction);
-      instruction.run = &binary<SaturatingAdd, std::int32_t>;
+      instruction.run = &apply<SaturatingAdd, std::int32_t, std::int32_t, std::int32_t>;
       return;
     }
-    finish(opcode, subtracts ? binary_of<Subtract, true, true, true>(type) : add_of(opcode, type),
+    finish(opcode, subtracts ? binary_of<Subtract>(type, kNumbers) : binary_of<Add>(type, kNumbers),
            operands, 3, instruction);
     return;
   }
@@ -482,36 +418,28 @@ void build_sum(const Opcode& opcode, std::vector<Operand>& operands, KernelRows&
 
 Run multiply_run(const Opcode& opcode, Type type) {
   if (opcode.has("wide")) return multiply_wide_of(type, false);
-  if (opcode.has("hi")) return binary_of<MultiplyHigh, false, true, false>(type);
-  return binary_of<Multiply, true, true, true>(type);
+  if (opcode.has("hi")) return binary_of<MultiplyHigh>(type, kIntegers);
+  return binary_of<Multiply>(type, kNumbers);
 }
 Run multiply_add_run(const Opcode& opcode, Type type) {
   if (opcode.has("cc")) return nullptr;
   if (opcode.has("wide")) return multiply_wide_of(type, true);
-  if (opcode.has("hi")) return ternary_of<MultiplyHighAdd>(type);
-  if (type == Type::f32) return &ternary<MultiplyAdd, float>;
-  if (type == Type::f64) return &ternary<MultiplyAdd, double>;
-  return ternary_of<MultiplyAdd>(type);
+  if (opcode.has("hi")) return ternary_of<MultiplyHighAdd>(type, kIntegers);
+  const Run fused = ternary_of<FusedMultiplyAdd>(type, kFloats);
+  return fused != nullptr ? fused : ternary_of<MultiplyAdd>(type, kIntegers);
 }
 Run fused_run(const Opcode& opcode, Type type) {
-  if (opcode.has("relu")) return nullptr;
-  if (type == Type::f32) return &ternary<FusedMultiplyAdd, float>;
-  if (type == Type::f64) return &ternary<FusedMultiplyAdd, double>;
-  if (type == Type::f16) return &ternary<FusedMultiplyAdd, Half>;
-  if (type == Type::bf16) return &ternary<FusedMultiplyAdd, BFloat>;
-  if (type == Type::f16x2) return &packed<FusedMultiplyAdd, Half, 3>;
-  if (type == Type::bf16x2) return &packed<FusedMultiplyAdd, BFloat, 3>;
-  return nullptr;
+  return opcode.has("relu") ? nullptr : ternary_of<FusedMultiplyAdd>(type, kAllFloats);
 }
 
 template <class Plain, class Nan>
 Run extreme_run(const Opcode& opcode, Type type) {
-  if (opcode.has("NaN")) return binary_of<Nan, true, false, true>(type);
-  return binary_of<Plain, true, true, true>(type);
+  if (opcode.has("NaN")) return binary_of<Nan>(type, kAllFloats);
+  return binary_of<Plain>(type, kNumbers);
 }
 template <class Op>
 Run approximate_run(const Opcode&, Type type) {
-  return unary_of<Op, false, false>(type);
+  return unary_of<Op>(type, kFloats);
 }
 
 }  // namespace
@@ -526,30 +454,35 @@ Family arithmetic() {
       {"mad", with(multiply_add_run, 4)},
       {"fma", with(fused_run, 4)},
       {"div",
-       with([](const Opcode&, Type type) { return binary_of<Divide, true, true, false>(type); },
+       with([](const Opcode&, Type type) { return binary_of<Divide>(type, kIntegers + kFloats); },
             3)},
       {"rem",
-       with([](const Opcode&, Type type) { return binary_of<Remainder, false, true, false>(type); },
-            3)},
+       with([](const Opcode&, Type type) { return binary_of<Remainder>(type, kIntegers); }, 3)},
       {"min", with(extreme_run<Least, LeastOrNan>, 3)},
       {"max", with(extreme_run<Greatest, GreatestOrNan>, 3)},
       {"abs",
-       with([](const Opcode&, Type type) { return unary_of<Absolute, true, true>(type); }, 2)},
-      {"neg", with([](const Opcode&, Type type) { return unary_of<Negate, true, true>(type); }, 2)},
+       with([](const Opcode&, Type type) { return unary_of<Absolute>(type, kSignedNumbers); }, 2)},
+      {"neg",
+       with([](const Opcode&, Type type) { return unary_of<Negate>(type, kSignedNumbers); }, 2)},
       {"copysign",
-       with([](const Opcode&, Type type) { return binary_of<CopySign, true, false, false>(type); },
-            3)},
+       with([](const Opcode&, Type type) { return binary_of<CopySign>(type, kFloats); }, 3)},
       {"sqrt", with(approximate_run<SquareRoot>, 2)},
       {"rsqrt", with(approximate_run<ReciprocalRoot>, 2)},
       {"rcp", with(approximate_run<Reciprocal>, 2)},
-      {"ex2",
-       with([](const Opcode&, Type type) { return unary_of<PowerOfTwo, false, true>(type); }, 2)},
+      {"ex2", with(
+                  [](const Opcode&, Type type) {
+                    return unary_of<PowerOfTwo>(type, Types<float>{} + kSixteenBitFloats + kPairs);
+                  },
+                  2)},
       {"lg2", with(approximate_run<BinaryLogarithm>, 2)},
       {"sin", with(approximate_run<Sine>, 2)},
       {"cos", with(approximate_run<Cosine>, 2)},
-      {"tanh",
-       with([](const Opcode&, Type type) { return unary_of<HyperbolicTangent, false, true>(type); },
-            2)},
+      {"tanh", with(
+                   [](const Opcode&, Type type) {
+                     return unary_of<HyperbolicTangent>(
+                         type, Types<float>{} + kSixteenBitFloats + kPairs);
+                   },
+                   2)},
   };
 }
 

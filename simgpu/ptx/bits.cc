@@ -5,7 +5,7 @@
 
 #include "simgpu/ptx/lane_values.h"
 #include "simgpu/ptx/operations.h"
-#include "simgpu/ptx/rounding.h"
+#include "simgpu/ptx/run_for.h"
 
 namespace gapless::simgpu::ptx {
 namespace {
@@ -13,19 +13,11 @@ namespace {
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
-// f over whole registers, of which as many bits count as the type has.
+// Of predicates and of registers of any width, of which only the bits count.
 template <class F>
-Run by_width(Type type, F) {
-  switch (bytes_of(type)) {
-    case 1:
-      return F::template run<bool>();
-    case 2:
-      return F::template run<std::uint16_t>();
-    case 4:
-      return F::template run<U32>();
-    default:
-      return F::template run<U64>();
-  }
+Run by_width(Type type, F&& f) {
+  if (type == Type::pred) return f.template operator()<bool>();
+  return run_for(unsigned_of(type), Types<std::uint16_t>{} + kUnsignedWords, f);
 }
 
 template <class Op, class T>
@@ -34,24 +26,12 @@ void logic(Warp& warp, const Instruction& instruction, Mask lanes) {
 }
 struct And {
   static U64 of(U64 a, U64 b) { return a & b; }
-  template <class T>
-  static Run run() {
-    return &logic<And, T>;
-  }
 };
 struct Or {
   static U64 of(U64 a, U64 b) { return a | b; }
-  template <class T>
-  static Run run() {
-    return &logic<Or, T>;
-  }
 };
 struct Xor {
   static U64 of(U64 a, U64 b) { return a ^ b; }
-  template <class T>
-  static Run run() {
-    return &logic<Xor, T>;
-  }
 };
 template <class T>
 void negate(Warp& warp, const Instruction& instruction, Mask lanes) {
@@ -63,22 +43,10 @@ void negate(Warp& warp, const Instruction& instruction, Mask lanes) {
     }
   });
 }
-struct Not {
-  template <class T>
-  static Run run() {
-    return &negate<T>;
-  }
-};
-struct IsZero {
-  template <class T>
-  static void go(Warp& warp, const Instruction& instruction, Mask lanes) {
-    for_lanes<T>(warp, instruction, lanes, [](T a) { return static_cast<T>(a == 0 ? 1 : 0); });
-  }
-  template <class T>
-  static Run run() {
-    return &go<T>;
-  }
-};
+template <class T>
+void is_zero(Warp& warp, const Instruction& instruction, Mask lanes) {
+  for_lanes<T>(warp, instruction, lanes, [](T a) { return static_cast<T>(a == 0 ? 1 : 0); });
+}
 
 // A shift by the type's bits and more leaves nothing, or the sign.
 template <class T>
@@ -99,37 +67,10 @@ void shift_right(Warp& warp, const Instruction& instruction, Mask lanes) {
   });
 }
 Run shift_right_of(Type type) {
-  switch (type) {
-    case Type::s16:
-      return &shift_right<std::int16_t>;
-    case Type::s32:
-      return &shift_right<std::int32_t>;
-    case Type::s64:
-      return &shift_right<std::int64_t>;
-    case Type::b16:
-    case Type::u16:
-      return &shift_right<std::uint16_t>;
-    case Type::b32:
-    case Type::u32:
-      return &shift_right<U32>;
-    case Type::b64:
-    case Type::u64:
-      return &shift_right<U64>;
-    default:
-      return nullptr;
-  }
+  return run_for(number_of_bits(type), kIntegers, []<class T>() -> Run { return &shift_right<T>; });
 }
 Run shift_left_of(Type type) {
-  switch (bytes_of(type)) {
-    case 2:
-      return &shift_left<std::uint16_t>;
-    case 4:
-      return &shift_left<U32>;
-    case 8:
-      return &shift_left<U64>;
-    default:
-      return nullptr;
-  }
+  return run_for(unsigned_of(type), kIntegers, []<class T>() -> Run { return &shift_left<T>; });
 }
 // shf: the upper or lower half of two registers, shifted together.
 template <bool kLeft, bool kWraps>
@@ -315,33 +256,8 @@ void set_predicate(Warp& warp, const Instruction& instruction, Mask lanes) {
 }
 
 Run set_predicate_of(Type type) {
-  switch (type) {
-    case Type::s16:
-      return &set_predicate<std::int16_t>;
-    case Type::s32:
-      return &set_predicate<std::int32_t>;
-    case Type::s64:
-      return &set_predicate<std::int64_t>;
-    case Type::b16:
-    case Type::u16:
-      return &set_predicate<std::uint16_t>;
-    case Type::b32:
-    case Type::u32:
-      return &set_predicate<U32>;
-    case Type::b64:
-    case Type::u64:
-      return &set_predicate<U64>;
-    case Type::f16:
-      return &set_predicate<Half>;
-    case Type::bf16:
-      return &set_predicate<BFloat>;
-    case Type::f32:
-      return &set_predicate<float>;
-    case Type::f64:
-      return &set_predicate<double>;
-    default:
-      return nullptr;
-  }
+  return run_for(number_of_bits(type), kIntegers + kFloats + kSixteenBitFloats,
+                 []<class T>() -> Run { return &set_predicate<T>; });
 }
 
 std::uint8_t comparison_of(const Opcode& opcode) {
@@ -447,17 +363,10 @@ Build plain(std::size_t count, F select) {
   };
 }
 template <class Op>
-Build by_width_only(std::size_t count) {
-  return plain(count, [](const Opcode&, Instruction&, Type type) { return by_width(type, Op{}); });
-}
-
-Run four_or_eight(Type type, Run four, Run eight) {
-  return bytes_of(type) == 4 ? four : bytes_of(type) == 8 ? eight : nullptr;
-}
-Run signed_or_not(Type type, Run s32, Run u32, Run s64, Run u64) {
-  if (bytes_of(type) == 4) return is_signed(type) ? s32 : u32;
-  if (bytes_of(type) == 8) return is_signed(type) ? s64 : u64;
-  return nullptr;
+Build logic_only() {
+  return plain(3, [](const Opcode&, Instruction&, Type type) {
+    return by_width(type, []<class T>() -> Run { return &logic<Op, T>; });
+  });
 }
 
 }  // namespace
@@ -470,38 +379,52 @@ Family bits() {
   };
   const auto select_run = [](const Opcode&, Instruction&, Type) -> Run { return &select; };
   return {
-      {"and", by_width_only<And>(3)},
-      {"or", by_width_only<Or>(3)},
-      {"xor", by_width_only<Xor>(3)},
-      {"not", by_width_only<Not>(2)},
-      {"cnot", by_width_only<IsZero>(2)},
+      {"and", logic_only<And>()},
+      {"or", logic_only<Or>()},
+      {"xor", logic_only<Xor>()},
+      {"not", plain(2,
+                    [](const Opcode&, Instruction&, Type type) {
+                      return by_width(type, []<class T>() -> Run { return &negate<T>; });
+                    })},
+      {"cnot", plain(2,
+                     [](const Opcode&, Instruction&, Type type) {
+                       return by_width(type, []<class T>() -> Run { return &is_zero<T>; });
+                     })},
       {"shl", plain(3, [](const Opcode&, Instruction&, Type type) { return shift_left_of(type); })},
       {"shr",
        plain(3, [](const Opcode&, Instruction&, Type type) { return shift_right_of(type); })},
       {"shf", plain(4, funnel_run)},
-      {"popc",
-       plain(2, [](const Opcode&, Instruction&,
-                   Type type) { return four_or_eight(type, &count_ones<U32>, &count_ones<U64>); })},
+      {"popc", plain(2,
+                     [](const Opcode&, Instruction&, Type type) {
+                       return run_for(unsigned_of(type), kUnsignedWords,
+                                      []<class T>() -> Run { return &count_ones<T>; });
+                     })},
       {"clz", plain(2,
                     [](const Opcode&, Instruction&, Type type) {
-                      return four_or_eight(type, &leading_zeros<U32>, &leading_zeros<U64>);
+                      return run_for(unsigned_of(type), kUnsignedWords,
+                                     []<class T>() -> Run { return &leading_zeros<T>; });
                     })},
-      {"brev",
-       plain(2, [](const Opcode&, Instruction&,
-                   Type type) { return four_or_eight(type, &reverse<U32>, &reverse<U64>); })},
+      {"brev", plain(2,
+                     [](const Opcode&, Instruction&, Type type) {
+                       return run_for(unsigned_of(type), kUnsignedWords,
+                                      []<class T>() -> Run { return &reverse<T>; });
+                     })},
       {"bfind", plain(2,
                       [](const Opcode& opcode, Instruction& instruction, Type type) {
                         instruction.kind = opcode.has("shiftamt") ? 1 : 0;
-                        return signed_or_not(type, &find_bit<std::int32_t>, &find_bit<U32>,
-                                             &find_bit<std::int64_t>, &find_bit<U64>);
+                        return run_for(number_of_bits(type), kWords,
+                                       []<class T>() -> Run { return &find_bit<T>; });
                       })},
       {"bfe", plain(4,
                     [](const Opcode&, Instruction&, Type type) {
-                      return signed_or_not(type, &extract<std::int32_t>, &extract<U32>,
-                                           &extract<std::int64_t>, &extract<U64>);
+                      return run_for(number_of_bits(type), kWords,
+                                     []<class T>() -> Run { return &extract<T>; });
                     })},
-      {"bfi", plain(5, [](const Opcode&, Instruction&,
-                          Type type) { return four_or_eight(type, &insert<U32>, &insert<U64>); })},
+      {"bfi", plain(5,
+                    [](const Opcode&, Instruction&, Type type) {
+                      return run_for(unsigned_of(type), kUnsignedWords,
+                                     []<class T>() -> Run { return &insert<T>; });
+                    })},
       {"bmsk", plain(3,
                      [](const Opcode& opcode, Instruction& instruction, Type) -> Run {
                        instruction.kind = opcode.has("wrap") ? 1 : 0;

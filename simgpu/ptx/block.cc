@@ -106,11 +106,22 @@ void Block::fill_specials(Warp& warp) const {
   }
 }
 
+// A clock goes on with each turn: by instructions of the launch.
+void Block::set_clock(Warp& warp) const {
+  using Kind = Kernel::Special::Kind;
+  const std::uint64_t now = grid_.result.instructions;
+  for (const Kernel::Special& special : grid_.kernel.specials) {
+    if (special.kind != Kind::clock && special.kind != Kind::clock_high) continue;
+    std::fill_n(warp.row(special.row), kLanes, special.kind == Kind::clock ? now : now >> 32);
+  }
+}
+
 bool Block::run() {
   bool ran = false;
   for (const auto& warp : warps_) {
     if (!warp->can_run()) continue;
     ran = true;
+    set_clock(*warp);
     warp->run(kTurn);
   }
   return ran;
@@ -180,46 +191,48 @@ std::string text_of(const Races::Other& other, bool writes) {
 
 }  // namespace
 
+// What lies in the block, or nullptr; of shared memory the access is judged.
+unsigned char* Block::place(Warp& warp, const Instruction& instruction, const Access& access,
+                            const void* written) {
+  const bool writes = written != nullptr;
+  unsigned char* const place = inside(warp, instruction, access, writes);
+  if (place == nullptr || place < shared_.data() || place >= shared_.data() + shared_.size()) {
+    return place;
+  }
+  const bool changes = writes && std::memcmp(place, written, access.bytes) != 0;
+  const auto other =
+      races_.access({warp.index(), access.lane, static_cast<std::uint64_t>(place - shared_.data()),
+                     access.bytes, writes, changes, instruction.is_atomic});
+  if (other) find(Finding::Kind::race, warp, instruction, access.lane, text_of(*other, writes));
+  return place;
+}
+
+void Block::no_memory(const Warp& warp, const Instruction& instruction, const Access& access,
+                      const char* verb) {
+  fail(Finding::Kind::outside, warp, instruction, access.lane,
+       std::string("it ") + verb + " " + std::to_string(access.bytes) + " B at " +
+           hexadecimal(access.address) + ": " + grid_.memory.describe(access.address));
+}
+
 void Block::read(Warp& warp, const Instruction& instruction, const Access& access, void* target) {
-  if (unsigned char* const place = inside(warp, instruction, access, /*writes=*/false)) {
-    std::memcpy(target, place, access.bytes);
-    if (place >= shared_.data() && place < shared_.data() + shared_.size()) {
-      const auto other = races_.access({warp.index(), access.lane,
-                                        static_cast<std::uint64_t>(place - shared_.data()),
-                                        access.bytes, false, false, instruction.is_atomic});
-      if (other) {
-        find(Finding::Kind::race, warp, instruction, access.lane, text_of(*other, false));
-      }
-    }
+  if (const unsigned char* const here = place(warp, instruction, access, nullptr)) {
+    std::memcpy(target, here, access.bytes);
     return;
   }
   if (!grid_.memory.read(access.address, target, access.bytes)) {
-    fail(Finding::Kind::outside, warp, instruction, access.lane,
-         "it reads " + std::to_string(access.bytes) + " B at " + hexadecimal(access.address) +
-             ": " + grid_.memory.describe(access.address));
+    no_memory(warp, instruction, access, "reads");
   }
   grid_.result.global_read_bytes += access.bytes;
 }
 
 void Block::write(Warp& warp, const Instruction& instruction, const Access& access,
                   const void* source) {
-  if (unsigned char* const place = inside(warp, instruction, access, /*writes=*/true)) {
-    const bool changes = std::memcmp(place, source, access.bytes) != 0;
-    std::memcpy(place, source, access.bytes);
-    if (place >= shared_.data() && place < shared_.data() + shared_.size()) {
-      const auto other = races_.access({warp.index(), access.lane,
-                                        static_cast<std::uint64_t>(place - shared_.data()),
-                                        access.bytes, true, changes, instruction.is_atomic});
-      if (other) {
-        find(Finding::Kind::race, warp, instruction, access.lane, text_of(*other, true));
-      }
-    }
+  if (unsigned char* const here = place(warp, instruction, access, source)) {
+    std::memcpy(here, source, access.bytes);
     return;
   }
   if (!grid_.memory.write(access.address, source, access.bytes)) {
-    fail(Finding::Kind::outside, warp, instruction, access.lane,
-         "it writes " + std::to_string(access.bytes) + " B at " + hexadecimal(access.address) +
-             ": " + grid_.memory.describe(access.address));
+    no_memory(warp, instruction, access, "writes");
   }
   grid_.result.global_written_bytes += access.bytes;
 }

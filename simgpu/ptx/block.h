@@ -86,10 +86,15 @@ class Block {
   };
 
   void complete_if_all_came(Barrier& barrier);
+  unsigned char* place(Warp& warp, const Instruction& instruction, const Access& access,
+                       const void* written);
+  [[noreturn]] void no_memory(const Warp& warp, const Instruction& instruction,
+                              const Access& access, const char* verb);
   unsigned char* inside(Warp& warp, const Instruction& instruction, const Access& access,
                         bool writes);
   [[nodiscard]] Dim3 position(unsigned thread) const;
   void fill_specials(Warp& warp) const;
+  void set_clock(Warp& warp) const;
 
   Grid& grid_;
   Dim3 index_;

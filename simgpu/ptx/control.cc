@@ -49,19 +49,24 @@ void simply(const Opcode&, std::vector<Operand>&, KernelRows&, Instruction& inst
   instruction.run = kRun;
 }
 
-// Rows: barrier, threads; of bar.red: the result, the predicates. mode: 1 waits; kind: 1 reduces.
+// Modes of a barrier.
+constexpr unsigned kWaits = 1;
+constexpr unsigned kNegated = 2;  // the predicates of bar.red
+
+// Rows: barrier, threads; of bar.red: the result, the predicates. kind: 0, or 1 more than the
+// operation of bar.red.
 void barrier(Warp& warp, const Instruction& instruction, Mask lanes) {
   const unsigned first = first_of(lanes);
   Block::Arrival arrival;
   arrival.barrier = from_bits<std::uint32_t>(warp.row(instruction.rows[0])[first]);
   arrival.threads = from_bits<std::uint32_t>(warp.row(instruction.rows[1])[first]);
-  arrival.waits = instruction.mode != 0;
+  arrival.waits = (instruction.mode & kWaits) != 0;
   if (instruction.kind != 0) {
     arrival.operation = static_cast<std::uint8_t>(instruction.kind - 1);
     arrival.reduced = instruction.rows[2];
     const std::uint64_t* const predicates = warp.row(instruction.rows[3]);
     each_lane(lanes, [&](unsigned lane) {
-      if ((predicates[lane] != 0) != (instruction.from == Type::b8)) {
+      if ((predicates[lane] != 0) != ((instruction.mode & kNegated) != 0)) {
         arrival.predicates |= Mask{1} << lane;
       }
     });
@@ -84,15 +89,14 @@ void build_bar(const Opcode& opcode, std::vector<Operand>& operands, KernelRows&
     return;
   }
   instruction.run = &barrier;
-  instruction.mode = opcode.has("arrive") ? 0 : 1;
+  instruction.mode = opcode.has("arrive") ? 0 : kWaits;
   Row result = kNoRow;
   Row predicates = kNoRow;
   if (opcode.has("red")) {
     if (operands.size() < 3) not_known(opcode);
     result = operands.front().rows.at(0);
     predicates = operands.back().rows.at(0);
-    // A predicate may be negated, which has no place of its own here.
-    if (operands.back().negated) instruction.from = Type::b8;
+    if (operands.back().negated) instruction.mode |= kNegated;
     operands.erase(operands.begin());
     operands.pop_back();
     instruction.kind = opcode.has("popc") ? 1 : opcode.has("and") ? 2 : 3;

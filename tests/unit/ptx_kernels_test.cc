@@ -259,6 +259,14 @@ TEST(PtxKernel, EndlessOnesAreStopped) {
   EXPECT_TRUE(ran.result.ran_out_of_instructions);
 }
 
+TEST(PtxKernel, ClocksGoOn) {
+  const Ran ran = run_body(R"(
+    mov.u32 %r2, %clock; mov.u32 %r0, 1;
+  Wait: mov.u32 %r3, %clock; sub.u32 %r3, %r3, %r2; setp.lt.u32 %p1, %r3, 5000;
+    @%p1 bra Wait;)");
+  EXPECT_TRUE(ran.result.completed);
+}
+
 TEST(PtxKernel, GlobalTrafficIsCounted) {
   const Ran ran = run_body("ld.global.u32 %r0, [%o];");
   EXPECT_EQ(ran.result.global_read_bytes, 256U);
