@@ -8,12 +8,12 @@ import pytest
 
 from conftest import PACKAGE
 
+pytestmark = pytest.mark.one_torch
+
 NET = """
 import json, sys
 import torch, gapless
 from torch import nn
-
-pytestmark = pytest.mark.one_torch
 
 class Net(nn.Module):
     def __init__(self, width=512):

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.one_torch
-
 from conftest import GAPLESS
+
+pytestmark = pytest.mark.one_torch
 
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
