@@ -75,6 +75,10 @@ class DeviceMemory {
   [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const {
     return knowledge(address, bytes) == Knowledge::known;
   }
+  /// The contents stay, but no more than so much is known of them.
+  void weaken(DeviceAddress address, std::uint64_t bytes, Knowledge knowledge) {
+    if (knows(address, bytes)) known_.set(address, bytes, knowledge);
+  }
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// What is known of a range is not any more.
   void forget(DeviceAddress address, std::uint64_t bytes);

@@ -1,6 +1,8 @@
 #include "simgpu/process/fat_binary.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include <zstd.h>
 
@@ -51,30 +53,46 @@ bool unpack(const ImageHeader& header, const char* payload, std::string& bytes) 
          bytes.size();
 }
 
-}  // namespace
-
-std::vector<DeviceImage> device_images(const void* fat_binary, DeviceImage::Kind kind) {
-  std::vector<DeviceImage> images;
-  if (fat_binary == nullptr) return images;
+// Calls f(header, payload) for each image.
+template <class F>
+void each_image(const void* fat_binary, F&& f) {
+  if (fat_binary == nullptr) return;
   const auto* const base = static_cast<const char*>(fat_binary);
   const auto whole = at<Header>(base, 0);
-  if (whole.magic != kMagic || whole.header_bytes < sizeof(Header)) return images;
+  if (whole.magic != kMagic || whole.header_bytes < sizeof(Header)) return;
   const std::uint64_t end = whole.header_bytes + whole.bytes;
   for (std::uint64_t offset = whole.header_bytes; offset + sizeof(ImageHeader) <= end;) {
     const auto header = at<ImageHeader>(base, offset);
     if (header.header_bytes < sizeof(ImageHeader) || header.payload_bytes > end ||
         offset + header.header_bytes + header.payload_bytes > end) {
-      break;
+      return;
     }
+    if (header.kind == 1 || header.kind == 2) f(header, base + offset + header.header_bytes);
+    offset += header.header_bytes + header.payload_bytes;
+  }
+}
+
+}  // namespace
+
+int highest_architecture(const void* fat_binary, int most) {
+  int highest = 0;
+  each_image(fat_binary, [&](const ImageHeader& header, const char*) {
+    const auto architecture = static_cast<int>(header.architecture);
+    if (architecture <= most) highest = std::max(highest, architecture);
+  });
+  return highest;
+}
+
+std::vector<DeviceImage> device_images(const void* fat_binary, DeviceImage::Kind kind) {
+  std::vector<DeviceImage> images;
+  each_image(fat_binary, [&](const ImageHeader& header, const char* payload) {
     DeviceImage image;
     image.architecture = static_cast<int>(header.architecture);
     image.kind = header.kind == 1 ? DeviceImage::Kind::ptx : DeviceImage::Kind::machine_code;
-    if ((header.kind == 1 || header.kind == 2) && image.kind == kind &&
-        unpack(header, base + offset + header.header_bytes, image.bytes)) {
+    if (image.kind == kind && unpack(header, payload, image.bytes)) {
       images.push_back(std::move(image));
     }
-    offset += header.header_bytes + header.payload_bytes;
-  }
+  });
   return images;
 }
 

@@ -24,6 +24,10 @@ struct DeviceImage {
   std::string bytes;     // decompressed
 };
 
+/// The highest architecture, up to `most`, that it has an image for, of machine code or PTX; 0:
+/// none.
+int highest_architecture(const void* fat_binary, int most);
+
 /// The images of `kind` in a fat binary, which is no file of a user's: the program's own memory.
 /// None where it is none, or compressed in a way that is not known.
 std::vector<DeviceImage> device_images(const void* fat_binary, DeviceImage::Kind kind);

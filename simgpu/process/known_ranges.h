@@ -94,6 +94,12 @@ class KnownRanges {
     for (const Part& part : parts) set(target + part.offset, part.bytes, part.knowledge);
   }
 
+  /// Calls f(begin, end) for each range that something is known of.
+  template <class F>
+  void each(F&& f) const {
+    for (const auto& [begin, range] : ranges_) f(begin, range.end);
+  }
+
   [[nodiscard]] bool empty() const { return ranges_.empty(); }
   /// The lowest address that something is known of; not of none.
   [[nodiscard]] std::uint64_t first() const { return ranges_.begin()->first; }

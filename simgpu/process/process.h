@@ -28,12 +28,12 @@
 
 namespace gapless::simgpu {
 
-/// A fat binary that the program registered, and the parameters of its kernels once they were asked
-/// for.
+class DeviceCode;
+
+/// A fat binary that the program registered.
 struct RegisteredModule {
-  const void* fat_binary = nullptr;
-  bool read = false;
-  std::unordered_map<std::string, std::vector<std::size_t>> parameters;
+  std::unique_ptr<DeviceCode> code;
+  std::unordered_map<std::string, const void*> variables;  // by name, the host's
 };
 
 /// A kernel the program registered.
@@ -94,6 +94,8 @@ class SIMGPU_API Process {
 
   /// cuInit was called, or the runtime did so: before that the driver knows nothing.
   bool initialized = false;
+  /// What the last kernel that was run here ended with, a cudaError_t; whoever submits it takes it.
+  int kernel_error = 0;
   /// What is told of the process, to whom it concerns.
   Recorder& recorder;
   ReadWatch reads;

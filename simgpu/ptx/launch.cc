@@ -49,6 +49,11 @@ std::string text_of(const Finding& finding) {
 LaunchResult launch(const Kernel& kernel, const LaunchSettings& settings,
                     const std::vector<unsigned char>& parameters, GlobalMemory& memory) {
   LaunchResult result;
+  if (!kernel.error.empty()) {
+    result.findings.push_back(
+        {Finding::Kind::unknown, kernel.name, kernel.line, "", {}, {}, kernel.error});
+    return result;
+  }
   Grid grid{kernel, settings, parameters, memory, result};
   Blocks blocks(settings.grid);
   std::list<Block> resident;

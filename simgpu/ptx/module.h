@@ -73,6 +73,8 @@ struct Kernel {
   unsigned shared_bytes = 0;  // static; what the launch adds lies behind
   unsigned local_bytes = 0;   // of a thread
   unsigned line = 0;
+  /// Why it cannot be run: "line 214: wmma.load... is not known"; empty where it can.
+  std::string error;
 };
 
 struct Module {
@@ -82,8 +84,8 @@ struct Module {
   std::map<std::string, Variable, std::less<>> variables;
 };
 
-/// Throws PtxError of what is no PTX, and of instructions that are not known. `place` gives a
-/// variable its address in global memory, and writes its bytes there.
+/// Throws PtxError of what is no PTX; a kernel with an instruction that is not known has an error
+/// of its own. `place` gives a variable its address in global memory, and writes its bytes there.
 void parse(std::string ptx, Module& module,
            const std::function<std::uint64_t(const Variable&)>& place);
 

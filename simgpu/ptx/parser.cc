@@ -51,7 +51,21 @@ class ModuleParser {
     Kernel& kernel = module_.kernels[name];
     kernel = {};
     kernel.name = name;
-    KernelParser(tokens_, symbols_, shared_bytes_, kernel).run();
+    const std::size_t begin = tokens_.position();
+    try {
+      KernelParser(tokens_, symbols_, shared_bytes_, kernel).run();
+    } catch (const PtxError& error) {
+      const unsigned line = kernel.line;
+      kernel = {};
+      kernel.name = name;
+      kernel.line = line;
+      kernel.error = error.what();
+      // Its end is where its braces end.
+      tokens_.go_back(begin);
+      while (!tokens_.is("{") && !tokens_.at_end()) tokens_.next();
+      if (tokens_.at_end()) throw;
+      tokens_.skip_statement();
+    }
   }
 
   void variable() {

@@ -23,6 +23,9 @@ class Tokens {
   std::string_view word();
   /// With a minus or without.
   std::uint64_t whole_number();
+  /// Where it is, to come back to.
+  [[nodiscard]] std::size_t position() const { return at_; }
+  void go_back(std::size_t position) { at_ = position; }
   [[nodiscard]] bool at_end() const { return peek().kind == Token::Kind::end; }
   [[nodiscard]] unsigned line() const { return peek().line; }
   [[noreturn]] void wrong(const std::string& what) const;

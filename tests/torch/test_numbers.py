@@ -141,16 +141,28 @@ def test_models_that_steer_by_numbers_run_to_their_end(simulate, program):
     assert values and {name: value for name, value in values.items() if value != "ok"} == {}
 
 
-@pytest.mark.one_torch
-@pytest.mark.parametrize("images", (["-arch=sm_75"], ["-arch=sm_90", "-Xfatbin", "-compress-all"]))
-def test_what_an_extensions_kernels_may_have_written_is_not_known_any_more(simulate, tmp_path, images):
+def run_extension(simulate, folder, *images):
+    """What extension.py prints, with the extension built for these architectures."""
     if shutil.which("nvcc") is None:
         pytest.skip("no nvcc")
-    library = tmp_path / "extension.so"
+    library = folder / "extension.so"
     subprocess.run(["nvcc", *images, "-cudart", "shared", "-shared", "-Xcompiler", "-fPIC", "-o", library,
                     PROGRAMS / "extension.cu"], check=True)
-    values = simulate(f"import runpy, sys; sys.argv[1:] = [{str(library)!r}]\n"
-                      f"runpy.run_path({str(PROGRAMS / 'extension.py')!r})").values()
+    return simulate(f"import runpy, sys; sys.argv[1:] = [{str(library)!r}]\n"
+                    f"runpy.run_path({str(PROGRAMS / 'extension.py')!r})").values()
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("more", ([], ["-Xfatbin", "-compress-all"]))
+def test_what_an_extensions_machine_code_may_have_written_is_not_known_any_more(simulate, tmp_path, more):
+    values = run_extension(simulate, tmp_path, "-gencode", "arch=compute_80,code=sm_80", *more)
     assert values == {"by_pointers": "[2, 0]",  # the first is const
                       "by_structure": "[0, 0]", "by_plain_name": "[0, 0]",
-                      "captured": "[2, 2]", "replayed": "[2, 0]"}
+                      "captured": "[2, 2]", "replayed": "[2, 0]", "unknown": "[0, 0]"}
+
+
+@pytest.mark.one_torch
+def test_an_extensions_kernels_are_run_where_they_come_as_ptx(simulate, tmp_path):
+    assert run_extension(simulate, tmp_path, "-arch=sm_75") == {
+        "by_pointers": "[2, 2, [0, 1, 2, 1]]", "by_structure": "[2, 2, [0, 2, 2, 2]]", "by_plain_name": "[2, 2, [0, 1, 1, 1]]",
+        "captured": "[2, 2]", "replayed": "[2, 2, [0, 2, 4, 2]]", "unknown": "[0, 0]"}

@@ -447,12 +447,12 @@ TEST(PtxOperation, Conversions) {
 TEST(PtxOperation, WhatIsNotKnownIsNamedWithItsLine) {
   HostedMemory memory;
   const auto error = [&](const std::string& body) {
-    try {
-      parsed(kernel_text(body, ""), memory);
-    } catch (const PtxError& found) {
-      return std::string(found.what());
-    }
-    return std::string();
+    const Module module =
+        parsed(kernel_text(body, "") + ".visible .entry other() { ret; }", memory);
+    EXPECT_EQ(module.kernels.at("other").error, "");
+    const LaunchResult result = run(module, "k", {}, {}, memory);
+    EXPECT_FALSE(result.completed);
+    return result.findings.empty() ? std::string() : result.findings[0].what;
   };
   EXPECT_EQ(error(".reg .b32 %r<9>;\nmma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r2}, "
                   "{%r3}, {%r4};"),

@@ -1,5 +1,5 @@
-// Modules and kernels that are loaded by hand: Triton's, nvrtc's, Inductor's. Launched, they do
-// nothing.
+// Modules and kernels that are loaded by hand: Triton's, nvrtc's, Inductor's. Launched, those that
+// come as PTX are run (kernel_run.h), others do nothing.
 //
 // Module, library, function and kernel are each a record of ours; a function's name is kept.
 #include <algorithm>
@@ -9,28 +9,29 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <elf.h>
 
 #include "simgpu/front/cuda/common.h"
-#include "simgpu/process/fat_binary.h"
-#include "simgpu/process/kernel_parameters.h"
-#include "simgpu/process/kernel_writes.h"
+#include "simgpu/process/kernel_run.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
 
 namespace {
 
+struct Module;
+
 struct Function {
   std::string name;
-  ParameterSizes parameters;
+  Module* module = nullptr;
 };
 
 struct Module {
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
-  std::unordered_map<std::string, ParameterSizes> parameters;
+  std::unique_ptr<DeviceCode> code;
 };
 
 // CUlaunchConfig up to its stream: grid and block (3 unsigned each), bytes of shared memory.
@@ -40,15 +41,25 @@ struct LaunchConfig {
   void* stream;
 };
 
-// `image`: an ELF file or a fat binary; null where it is not at hand.
+std::uint64_t place_of(const ptx::Variable& variable) {
+  const Entry entry;
+  DeviceAddress address = 0;
+  DeviceMemory& memory = entry.process.memory;
+  if (memory.alloc(Process::current(), std::max<std::uint64_t>(variable.bytes, 1), address) !=
+      DriverStatus::ok) {
+    return 0;
+  }
+  start_variable(memory, variable, address);
+  return address;
+}
+
+// `image`: an ELF file, PTX or a fat binary; null where it is not at hand.
 int load(void** module, const void* image) {
   const Entry entry;
   entry.process.memory.ensure_context(Process::current());
   auto* const made = new Module;
-  made->parameters = kernel_parameters(image);
-  for (const DeviceImage& found : device_images(image, DeviceImage::Kind::machine_code)) {
-    made->parameters.merge(kernel_parameters(found.bytes.data()));
-  }
+  made->code = std::make_unique<DeviceCode>(image, place_of);
+  made->code->read();
   *module = made;
   return kSuccess;
 }
@@ -58,22 +69,21 @@ int function_of(void** function, void* handle, const char* name) {
   if (handle == nullptr) return kInvalidHandle;
   auto* const module = static_cast<Module*>(handle);
   auto& known = module->functions[name];
-  if (known == nullptr)
-    known = std::make_unique<Function>(Function{name, module->parameters[name]});
+  if (known == nullptr) known = std::make_unique<Function>(Function{name, module});
   *function = known.get();
   return kSuccess;
 }
 
-int launch(void* function, void** arguments, void* stream_handle) {
+int launch(void* function, const KernelShape& shape, void** arguments, void* stream_handle) {
   const Entry entry;
-  Stream* stream = entry.process.streams.find(stream_handle, Process::current());
+  Process& process = entry.process;
+  Stream* stream = process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
   const auto& launched = *static_cast<const Function*>(function);
-  entry.process.streams.submit(
+  process.streams.submit(
       *stream, NodeKind::kernel,
-      forgets_what_it_writes(entry.process.memory, launched.name, launched.parameters, arguments),
-      0, function);
-  return kSuccess;
+      kernel_work(process, *launched.module->code, launched.name, shape, arguments), 0, function);
+  return std::exchange(process.kernel_error, kSuccess);
 }
 
 // CUfunction_attribute: 0 threads per block, 1 static shared, 3 local bytes, 4 registers, 5 PTX and
@@ -113,7 +123,7 @@ int active_blocks(int* blocks, int block_size) {
 CUDA int cuModuleLoad(void** module, const char* path) {
   std::ifstream file(path, std::ios::binary);
   std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)));  // as much is read in any case
+  image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)) + 1);  // as much is read in any case
   return load(module, image.data());
 }
 CUDA int cuModuleLoadData(void** module, const void* image) { return load(module, image); }
@@ -128,8 +138,15 @@ CUDA int cuModuleUnload(void* module) {
 CUDA int cuModuleGetFunction(void** function, void* module, const char* name) {
   return function_of(function, module, name);
 }
-CUDA int cuModuleGetGlobal_v2(std::uint64_t*, std::size_t*, void*, const char*) {
-  return kNotFound;
+CUDA int cuModuleGetGlobal_v2(std::uint64_t* address, std::size_t* bytes, void* module,
+                              const char* name) {
+  const Entry entry;
+  if (module == nullptr) return kInvalidHandle;
+  const ptx::Variable* const found = static_cast<Module*>(module)->code->variable(name);
+  if (found == nullptr) return kNotFound;
+  if (address != nullptr) *address = found->address;
+  if (bytes != nullptr) *bytes = found->bytes;
+  return kSuccess;
 }
 CUDA int cuModuleGetLoadingMode(int* mode) {
   *mode = 1;  // eager
@@ -174,16 +191,24 @@ CUDA int cuFuncGetName(const char** name, void* function) {
 }
 CUDA int cuFuncGetModule(void**, void*) { return kNotSupported; }
 
-CUDA int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, void* stream, void** arguments, void**) {
-  return launch(function, arguments, stream);
+CUDA int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        void* stream, void** arguments, void**) {
+  return launch(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                arguments, stream);
 }
-CUDA int cuLaunchCooperativeKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                   unsigned, unsigned, void* stream, void** arguments) {
-  return launch(function, arguments, stream);
+CUDA int cuLaunchCooperativeKernel(void* function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared_bytes, void* stream,
+                                   void** arguments) {
+  return launch(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                arguments, stream);
 }
 CUDA int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void**) {
-  return launch(function, arguments, config->stream);
+  const auto& [grid_x, grid_y, grid_z, block_x, block_y, block_z] = config->dims;
+  return launch(function,
+                {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, config->shared_bytes},
+                arguments, config->stream);
 }
 
 CUDA int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int block_size,

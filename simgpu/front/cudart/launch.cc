@@ -4,16 +4,18 @@
 //
 // Host code of CUDA 13 asks for a handle once (__cudaGetKernel) and launches that; older objects
 // launch the host function itself. A handle here is the host function.
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "simgpu/front/cudart/common.h"
-#include "simgpu/process/fat_binary.h"
-#include "simgpu/process/kernel_parameters.h"
-#include "simgpu/process/kernel_writes.h"
+#include "simgpu/process/kernel_run.h"
 #include "simgpu/process/values.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;
+
+CUDART int cudaGetSymbolAddress(void** pointer, const void* symbol);
 
 namespace {
 
@@ -37,39 +39,46 @@ struct FatBinaryWrapper {
   void* unused;
 };
 
-const ParameterSizes& parameters_of(const Kernel& kernel) {
-  RegisteredModule& module = *kernel.module;
-  if (!module.read) {
-    module.read = true;
-    // Its kernels are the same for every architecture; some have images of few of them only.
-    for (const DeviceImage& image :
-         device_images(module.fat_binary, DeviceImage::Kind::machine_code)) {
-      module.parameters.merge(kernel_parameters(image.bytes.data()));
-    }
+// A variable that the host knows of lies where cudaGetSymbolAddress says.
+std::uint64_t place_of(const RegisteredModule& module, const ptx::Variable& variable) {
+  const Entry entry;
+  DeviceAddress address = 0;
+  const auto host = module.variables.find(variable.name);
+  if (host != module.variables.end()) {
+    void* pointer = nullptr;
+    if (cudaGetSymbolAddress(&pointer, host->second) != abi::success) return 0;
+    address = reinterpret_cast<DeviceAddress>(pointer);
+  } else if (entry.process.memory.alloc(Process::current(),
+                                        std::max<std::uint64_t>(variable.bytes, 1),
+                                        address) != DriverStatus::ok) {
+    return 0;
   }
-  return module.parameters[kernel.name];
+  start_variable(entry.process.memory, variable, address);
+  return address;
 }
 
-std::function<void()> forgets(Process& process, const Kernel& kernel, void** arguments) {
-  if (simgpu_operator()->operators != 0) return {};
-  return forgets_what_it_writes(process.memory, kernel.name, parameters_of(kernel), arguments);
-}
-
-int launch(const void* function, void** arguments, void* handle) {
+int launch(const void* function, const KernelShape& shape, void** arguments, void* handle) {
   const Entry entry;
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
   auto& kernels = Process::registered().kernels;
-  const auto kernel = kernels.find(function);
-  const bool known = kernel != kernels.end() && arguments != nullptr;
-  const std::uint64_t busy_ns = known ? duration_ns(kernel->second, arguments) : 0;
-  process.streams.submit(
-      *stream, NodeKind::kernel,
-      known ? forgets(process, kernel->second, arguments) : std::function<void()>(), busy_ns,
-      function);
+  const auto found = kernels.find(function);
+  std::function<void()> work;
+  std::uint64_t busy_ns = 0;
+  if (found != kernels.end() && arguments != nullptr) {
+    const Kernel& kernel = found->second;
+    busy_ns = duration_ns(kernel, arguments);
+    work = kernel_work(process, *kernel.module->code, kernel.name, shape, arguments);
+  }
+  process.streams.submit(*stream, NodeKind::kernel, work, busy_ns, function);
   if (stream->capture) simgpu_operator()->graph = stream->capture->graph;
-  return abi::success;
+  return answer(std::exchange(process.kernel_error, abi::success));
+}
+
+KernelShape shape_of(const abi::Dim3& grid, const abi::Dim3& block, std::size_t shared_bytes) {
+  return {
+      {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, static_cast<unsigned>(shared_bytes)};
 }
 
 }  // namespace
@@ -78,15 +87,16 @@ int launch(const void* function, void** arguments, void* handle) {
 CUDART void** __cudaRegisterFatBinary(void* wrapper) {
   const std::scoped_lock lock(Process::mutex);
   auto* const module = new RegisteredModule;
-  if (wrapper != nullptr) module->fat_binary = static_cast<FatBinaryWrapper*>(wrapper)->fat_binary;
+  module->code = std::make_unique<DeviceCode>(
+      wrapper == nullptr ? nullptr : static_cast<FatBinaryWrapper*>(wrapper)->fat_binary,
+      [module](const ptx::Variable& variable) { return place_of(*module, variable); });
   return reinterpret_cast<void**>(module);
 }
 CUDART void __cudaRegisterFatBinaryEnd(void**) {}
 CUDART void __cudaUnregisterFatBinary(void** handle) {
   // Its kernels may be asked for by name still; its code is gone.
   const std::scoped_lock lock(Process::mutex);
-  auto* const module = reinterpret_cast<RegisteredModule*>(handle);
-  module->fat_binary = nullptr;
+  reinterpret_cast<RegisteredModule*>(handle)->code->drop();
 }
 CUDART char __cudaInitModule(void**) { return 1; }
 CUDART void __cudaRegisterFunction(void** handle, const char* host_function, char*,
@@ -95,9 +105,10 @@ CUDART void __cudaRegisterFunction(void** handle, const char* host_function, cha
   Process::registered().kernels[host_function] = {name, host_function,
                                                   reinterpret_cast<RegisteredModule*>(handle)};
 }
-CUDART void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int,
+CUDART void __cudaRegisterVar(void** handle, char* host_variable, char*, const char* name, int,
                               std::size_t bytes, int, int) {
   const std::scoped_lock lock(Process::mutex);
+  reinterpret_cast<RegisteredModule*>(handle)->variables[name] = host_variable;
   Process::registered().variable_bytes[host_variable] = bytes;
 }
 CUDART void __cudaRegisterManagedVar(void**, void**, char*, const char*, int, std::size_t, int,
@@ -127,38 +138,39 @@ CUDART int __cudaGetKernel(void** kernel, const void* function) {
 CUDART int cudaGetKernel(void** kernel, const void* function) {
   return __cudaGetKernel(kernel, function);
 }
-CUDART int __cudaLaunchKernel(void* kernel, abi::Dim3, abi::Dim3, void** arguments, std::size_t,
-                              void* stream) {
-  return launch(kernel, arguments, stream);
+CUDART int __cudaLaunchKernel(void* kernel, abi::Dim3 grid, abi::Dim3 block, void** arguments,
+                              std::size_t shared_bytes, void* stream) {
+  return launch(kernel, shape_of(grid, block, shared_bytes), arguments, stream);
 }
-CUDART int cudaLaunchKernel(const void* function, abi::Dim3, abi::Dim3, void** arguments,
-                            std::size_t, void* stream) {
-  return launch(function, arguments, stream);
+CUDART int cudaLaunchKernel(const void* function, abi::Dim3 grid, abi::Dim3 block, void** arguments,
+                            std::size_t shared_bytes, void* stream) {
+  return launch(function, shape_of(grid, block, shared_bytes), arguments, stream);
 }
-CUDART int cudaLaunchCooperativeKernel(const void* function, abi::Dim3, abi::Dim3, void** arguments,
-                                       std::size_t, void* stream) {
-  return launch(function, arguments, stream);
+CUDART int cudaLaunchCooperativeKernel(const void* function, abi::Dim3 grid, abi::Dim3 block,
+                                       void** arguments, std::size_t shared_bytes, void* stream) {
+  return launch(function, shape_of(grid, block, shared_bytes), arguments, stream);
 }
 CUDART int cudaLaunchKernelExC(const abi::LaunchConfig* config, const void* function,
                                void** arguments) {
-  return launch(function, arguments, config->stream);
+  return launch(function, shape_of(config->gridDim, config->blockDim, config->dynamicSmemBytes),
+                arguments, config->stream);
 }
 
 // --- what a kernel is ----------------------------------------------------------------------------
 
-CUDART int cudaFuncGetAttributes(abi::FuncAttributes* attributes, const void*) {
+CUDART int cudaFuncGetAttributes(abi::FuncAttributes* attributes, const void* function) {
   const Entry entry;
   const GpuProfile& gpu = entry.process.gpu(Process::current());
   std::memset(attributes, 0, sizeof *attributes);
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
-  // The highest architecture that wheels are built for and the device can run: torch refuses to
-  // train where its kernels seem to be for another one.
+  // torch refuses to train where its kernels seem to be for another architecture; CUB chooses what
+  // it launches by it.
   const int version = gpu.major * 10 + gpu.minor;
-  int built = 70;
-  for (const int known : {75, 80, 86, 90, 100, 120}) {
-    if (known <= version) built = known;
-  }
+  const auto& kernels = Process::registered().kernels;
+  const auto found = kernels.find(function);
+  int built = found == kernels.end() ? 0 : found->second.module->code->architecture(version);
+  if (built == 0) built = version;
   attributes->ptxVersion = attributes->binaryVersion = built;
   attributes->maxDynamicSharedSizeBytes = static_cast<int>(gpu.shared_per_block_optin_bytes);
   return abi::success;

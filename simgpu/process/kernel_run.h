@@ -1,0 +1,38 @@
+// Kernels that a program brings as PTX are run on the CPU, where all that they read is known:
+//
+//   count<<<1, 32>>>(ids, counts)    ids came from the host, counts was filled with zeros
+//     reads and writes               DeviceMemory's contents, which are known then as well
+//   count<<<1, 32>>>(logits, ...)    it reads what nobody knows: stopped, and nothing is known of
+//                                    what it may have written
+//
+// What is found wrong with it is told, and where it is an access to what is no memory or an
+// assertion, the launch fails.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "simgpu/process/device_code.h"
+#include "simgpu/process/process.h"
+#include "simgpu/ptx/launch.h"
+
+namespace gapless::simgpu {
+
+/// A module's variable starts with the bytes that PTX gives it, where the host has not written to
+/// it before.
+SIMGPU_API void start_variable(DeviceMemory& memory, const ptx::Variable& variable,
+                               DeviceAddress address);
+
+struct KernelShape {
+  ptx::Dim3 grid{1, 1, 1};
+  ptx::Dim3 block{1, 1, 1};
+  unsigned dynamic_shared_bytes = 0;
+};
+
+/// What the kernel does when it runs, for Streams::submit: nothing inside an operator of PyTorch's.
+/// The arguments are read now. Process::kernel_error tells how it went.
+SIMGPU_API std::function<void()> kernel_work(Process& process, DeviceCode& code,
+                                             const std::string& mangled_name,
+                                             const KernelShape& shape, void** arguments);
+
+}  // namespace gapless::simgpu
