@@ -66,7 +66,7 @@ torch_tests() { # torch_tests VERSION KIND NAME TESTS...: pytest of them, with t
     return
   fi
   rm -f "$report"
-  ".venv-torch-$version${kind:+-$kind}/bin/python" -m pytest -q -n "$jobs" --dist worksteal "$@" --junit-xml "$report" ||
+  ".venv-torch-$version${kind:+-$kind}/bin/python" -m pytest -q -n "$jobs" --dist worksteal --durations 30 --durations-min 5 "$@" --junit-xml "$report" ||
     true
   count "$name" "$report"
 }
