@@ -104,7 +104,7 @@ void run(Process& process, const ptx::Kernel& kernel, const ptx::LaunchSettings&
       too_long().insert(&kernel);
       tell("kernel " + kernel.name + " is not run on the simulated GPU: it takes too long there");
     }
-    process.kernel_error = error_of(result);
+    if (const int error = error_of(result); error != abi::success) process.kernel_error = error;
   } catch (const ReadsUnknown&) {
     is_known = false;
   }

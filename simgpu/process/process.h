@@ -94,7 +94,8 @@ class SIMGPU_API Process {
 
   /// cuInit was called, or the runtime did so: before that the driver knows nothing.
   bool initialized = false;
-  /// What the last kernel that was run here ended with, a cudaError_t; whoever submits it takes it.
+  /// What a kernel that was run here failed with, a cudaError_t. As on a GPU it stays until the
+  /// device is reset: launches, copies and whoever waits get it.
   int kernel_error = 0;
   /// What is told of the process, to whom it concerns.
   Recorder& recorder;

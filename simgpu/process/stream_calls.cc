@@ -28,6 +28,7 @@ int& thread_mode() {
 int idle_stream(Process& process, void* handle, Stream*& stream) {
   stream = stream_of(process, handle);
   if (stream == nullptr) return abi::invalid_resource_handle;
+  if (process.kernel_error != abi::success) return process.kernel_error;
   if (stream->capture) stream->capture->invalid = true;
   return stream->capture || forbidden_while_capturing(process) ? abi::stream_capture_unsupported
                                                                : abi::success;
@@ -38,6 +39,7 @@ int idle_stream(Process& process, void* handle, Stream*& stream) {
 int outside_event(Process& process, void* handle, Event*& event) {
   event = event_of(process, handle);
   if (event == nullptr) return abi::invalid_resource_handle;
+  if (process.kernel_error != abi::success) return process.kernel_error;
   if (event->capture) return abi::captured_event;
   return forbidden_while_capturing(process) ? abi::stream_capture_unsupported : abi::success;
 }
@@ -173,7 +175,7 @@ int synchronize_device() {
   const Entry entry(DriverCall::device_synchronize);
   if (forbidden_while_capturing(entry.process)) return abi::stream_capture_unsupported;
   entry.process.streams.time().synchronize_device(Process::current());
-  return abi::success;
+  return entry.process.kernel_error;
 }
 
 // --- contents ------------------------------------------------------------------------------------
@@ -183,6 +185,7 @@ int copy(void* target, const void* source, std::size_t bytes, void* handle, bool
   Stream* stream = stream_of(entry.process, handle);
   if (stream == nullptr) return abi::invalid_resource_handle;
   Process& process = entry.process;
+  if (process.kernel_error != abi::success) return process.kernel_error;
   const auto to = reinterpret_cast<DeviceAddress>(target);
   const auto from = reinterpret_cast<DeviceAddress>(source);
   unknown = bytes != 0 && !process.memory.find(to) && process.memory.find(from) &&
@@ -219,6 +222,7 @@ int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t byt
   if (stream == nullptr) return abi::invalid_resource_handle;
   if (bytes == 0) return abi::success;
   Process& process = entry.process;
+  if (process.kernel_error != abi::success) return process.kernel_error;
   const auto run = [&process, target, value, width, bytes] {
     if (process.pinned(target) != nullptr) {
       std::memset(target, static_cast<int>(value), bytes);

@@ -20,6 +20,8 @@ __extension__ using UInt128 = unsigned __int128;
 
 template <class T>
 T from_bits(std::uint64_t bits) {
+  // A predicate may have been set with "mov.pred %p1, -1".
+  if constexpr (std::is_same_v<T, bool>) return bits != 0;
   T value;
   std::memcpy(&value, &bits, sizeof value);
   return value;

@@ -61,6 +61,11 @@ TEST(PtxKernel, LanesGoApartAndMeetAgain) {
   EXPECT_EQ(ran.values, each(64, [](U32 i) { return i * (i % 4) + 32; }));
 }
 
+TEST(PtxKernel, PredicatesAreSetWithAnyNumber) {
+  const Ran ran = run_body("mov.pred %p1, -1; not.pred %p2, %p1; selp.u32 %r0, 1, 2, %p2;");
+  EXPECT_EQ(ran.values, each(64, [](U32) { return 2U; }));
+}
+
 TEST(PtxKernel, BranchesGoByAnIndex) {
   const Ran ran = run_body(R"(
     and.b32 %r2, %r1, 1; 

@@ -96,7 +96,10 @@ CUDA int cuDevicePrimaryCtxRetain(void** context, int device) {
   return kSuccess;
 }
 CUDA int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-CUDA int cuDevicePrimaryCtxReset_v2(int) { return kSuccess; }
+CUDA int cuDevicePrimaryCtxReset_v2(int) {
+  Entry().process.kernel_error = kSuccess;
+  return kSuccess;
+}
 CUDA int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return kSuccess; }
 CUDA int cuCtxGetCurrent(void** context) {
   const Entry entry;

@@ -83,7 +83,7 @@ int launch(void* function, const KernelShape& shape, void** arguments, void* str
   process.streams.submit(
       *stream, NodeKind::kernel,
       kernel_work(process, *launched.module->code, launched.name, shape, arguments), 0, function);
-  return std::exchange(process.kernel_error, kSuccess);
+  return process.kernel_error;
 }
 
 // CUfunction_attribute: 0 threads per block, 1 static shared, 3 local bytes, 4 registers, 5 PTX and

@@ -148,7 +148,10 @@ CUDART int cudaRuntimeGetVersion(int* version) {
 }
 
 CUDART int cudaDeviceSynchronize() { return answer(stream_calls::synchronize_device()); }
-CUDART int cudaDeviceReset() { return abi::success; }
+CUDART int cudaDeviceReset() {
+  Entry().process.kernel_error = abi::success;
+  return abi::success;
+}
 
 CUDART int cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   const Entry entry;

@@ -73,7 +73,7 @@ int launch(const void* function, const KernelShape& shape, void** arguments, voi
   }
   process.streams.submit(*stream, NodeKind::kernel, work, busy_ns, function);
   if (stream->capture) simgpu_operator()->graph = stream->capture->graph;
-  return answer(std::exchange(process.kernel_error, abi::success));
+  return answer(process.kernel_error);
 }
 
 KernelShape shape_of(const abi::Dim3& grid, const abi::Dim3& block, std::size_t shared_bytes) {
