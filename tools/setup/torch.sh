@@ -26,7 +26,9 @@ if [ "$kind" = full ]; then
 elif [ "$kind" = libraries ]; then
   # Behind its own packages stand those of the other environment.
   echo "$PWD"/.venv-torch-"$version"/lib/python3*/site-packages > "$(echo "$venv"/lib/python3*/site-packages)/torch.pth"
-  # DeepSpeed comes as source, which asks for torch to be built and compiles nothing.
+  # DeepSpeed comes as source, which asks for torch to be built and compiles nothing; setuptools makes wheels of
+  # itself from 70.1 on, and a virtual environment may have an older one.
+  install "$(grep '^wheel==' tools/setup/libraries.txt)"
   DS_BUILD_OPS=0 install --no-deps --no-build-isolation -r tools/setup/libraries.txt
 else
   # torch names its CUDA wheels as requirements, and accelerate names torch. Triton is needed.
