@@ -14,6 +14,9 @@ help:
 	@echo "SHORT=1, with bench, lint and conformance: a part of it, in a minute or two"
 
 SETUP := tools/setup/packages.sh
+# What was compiled for one build folder serves the others.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 # From scratch files are compiled several at a time, which takes little more than half as long. Who
 # changes them often is better off with `cmake --preset release -DCMAKE_UNITY_BUILD=OFF`.
 FRESH := $(if $(wildcard build/release),,-DCMAKE_UNITY_BUILD=ON)

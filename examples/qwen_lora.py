@@ -2,7 +2,7 @@
 
 The base weights are 4-bit numbers, two to a byte, unpacked to bfloat16 where they are used; LoRA
 adapters are trained on every projection; layers are recomputed in the backward pass; the batch has
-another length in every step; the logits are computed in float32, as transformers does:
+another length in every step; the logits are computed in float32, as transformers does (--loss: other ways):
 2 x 2048 x 151936 x 4 B = 2.32 GiB, the request that fails first.
 
     python examples/qwen_lora.py                                       on a GPU
@@ -103,10 +103,26 @@ class Model(nn.Module):
         self.head.requires_grad_(False)
 
     def forward(self, tokens):
+        """What the head makes logits of."""
         x = self.embedding(tokens).requires_grad_()
         for layer in self.layers:
             x = checkpoint(layer, x, use_reentrant=False)
-        return self.head(self.norm(x)).float()
+        return self.norm(x)
+
+
+def loss_of(model: Model, tokens: torch.Tensor, how: str) -> torch.Tensor:
+    """Of each token, from those before it."""
+    hidden, labels = model(tokens), tokens[:, 1:].flatten()
+    if how == "float32":  # as transformers does
+        logits = model.head(hidden).float()
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels)
+    rows, head = hidden[:, :-1].flatten(0, 1), model.head.weight
+    if how == "torch":
+        return F.linear_cross_entropy(rows, head, labels, options=nn.LinearCrossEntropyOptions())
+    from gapless.nn import functional as G
+    if how == "logits":
+        return G.cross_entropy(rows @ head.t(), labels)
+    return G.linear_cross_entropy(rows, head, labels)
 
 
 def main() -> None:
@@ -121,6 +137,10 @@ def main() -> None:
     parser.add_argument("--inner", type=int, default=11008)
     parser.add_argument("--vocabulary", type=int, default=151936)
     parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--fixed", action="store_true", help="every batch is as long as allowed")
+    parser.add_argument("--loss", choices=["float32", "logits", "pieces", "torch"], default="float32",
+                        help="of logits in float32; gapless.nn's, of logits as they are, or of pieces of them; torch's own "
+                             "of pieces (from 2.13)")
     parser.add_argument("--seed", type=int, default=0, help="for the lengths")
     options = parser.parse_args()
     lengths = random.Random(options.seed)
@@ -130,11 +150,11 @@ def main() -> None:
     optimizer = torch.optim.AdamW(trained, lr=1e-4)
     for step in range(options.steps):
         # Batches are padded to their longest sequence; some are as long as allowed.
-        length = min(options.tokens, lengths.randint(options.tokens // 8, options.tokens * 5 // 4))
+        length = options.tokens
+        if not options.fixed:
+            length = min(length, lengths.randint(options.tokens // 8, options.tokens * 5 // 4))
         tokens = torch.randint(0, options.vocabulary, (options.batch, length), device="cuda")
-        logits = model(tokens)
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-        del logits
+        loss = loss_of(model, tokens, options.loss)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -8,6 +8,7 @@ Batches are padded to their longest: most steps have another length. --fixed: al
     python examples/qwen_qlora.py                                       on a GPU
     gapless dryrun --gpu 24GiB -- python examples/qwen_qlora.py         without one
     gapless fits --gpu 16GiB -- python examples/qwen_qlora.py --batch 1 --rank 32
+    gapless dryrun --gpu 16GiB -- python examples/qwen_qlora.py --fixed --patch-loss
 
 It needs transformers, peft and bitsandbytes (pip install transformers peft bitsandbytes);
 examples/qwen_lora.py needs none of them. Weights and tokens are random: this is about memory.
@@ -52,6 +53,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=2048, help="longest sequence")
     parser.add_argument("--rank", type=int, default=64, help="of LoRA")
     parser.add_argument("--fixed", action="store_true", help="every batch is as long as allowed")
+    parser.add_argument("--patch-loss", action="store_true",
+                        help="gapless.patch_loss: the loss without all of the logits, and without their float32 copy")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--width", type=int, default=4096)
@@ -80,6 +83,9 @@ def main() -> None:
         r=options.rank, lora_alpha=2 * options.rank, lora_dropout=0.05, task_type="CAUSAL_LM",
         target_modules=PROJECTIONS))
     model.train()
+    if options.patch_loss:
+        import gapless
+        gapless.patch_loss(model)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=2e-4)
     lengths = random.Random(options.seed)
     for step in range(options.steps):

@@ -71,7 +71,7 @@ DriverStatus MemoryModel::retain(MemHandle handle) {
 
 void MemoryModel::drop_if_unused(MemHandle handle) {
   const auto found = handles_.find(handle);
-  if (!found->second.released || found->second.mappings != 0) return;
+  if (!found->second.released || !found->second.mapped_at.empty()) return;
   Device& device = devices_[static_cast<std::size_t>(found->second.device)];
   if (found->second.kind.on_host) {
     device.used_host_bytes -= found->second.bytes;
@@ -160,7 +160,7 @@ DriverStatus MemoryModel::map(DeviceAddress address, std::uint64_t bytes, MemHan
     return DriverStatus::invalid_value;
   }
   mappings_[address] = {bytes, handle, 0};
-  ++found->second.mappings;
+  found->second.mapped_at.push_back(address);
   return DriverStatus::ok;
 }
 
@@ -178,7 +178,7 @@ DriverStatus MemoryModel::unmap(DeviceAddress address, std::uint64_t bytes, std:
   }
   for (const auto& [begin, mapping] : found) {
     mappings_.erase(begin);
-    --handles_.at(mapping.handle).mappings;
+    std::erase(handles_.at(mapping.handle).mapped_at, begin);
     drop_if_unused(mapping.handle);
   }
   return DriverStatus::ok;

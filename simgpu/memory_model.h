@@ -126,6 +126,12 @@ class MemoryModel {
   /// What was written there is zeros again.
   void forget(const PhysicalRange& range);
   [[nodiscard]] bool has_contents(const PhysicalRange& range) const;
+  /// The addresses that a handle is mapped at; nullptr where it is at no more than one.
+  [[nodiscard]] const std::vector<DeviceAddress>* aliases(MemHandle handle) const {
+    const auto found = handles_.find(handle);
+    return found == handles_.end() || found->second.mapped_at.size() < 2 ? nullptr
+                                                                         : &found->second.mapped_at;
+  }
   /// Whether other processes may see any memory here.
   [[nodiscard]] bool shares() const { return shares_; }
   /// Whether other processes may see it, and write to it.
@@ -163,7 +169,7 @@ class MemoryModel {
   struct Handle {
     DeviceIndex device = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t mappings = 0;
+    std::vector<DeviceAddress> mapped_at;
     std::uint64_t held = 1;  // by whom it was made, and who retained it
     bool released = false;
     bool charged = true;  // false: another process's

@@ -7,6 +7,10 @@
 function(install_package to)
   install(TARGETS gapless gapless_preload gapless_cuda gapless_core gapless_trace ${ARGN}
     LIBRARY DESTINATION ${to}/lib ARCHIVE DESTINATION ${to}/lib)
+  if(TARGET gapless_kernels)
+    install(TARGETS gapless_kernels ${ARGN} LIBRARY DESTINATION ${to}/lib)
+    install(FILES ${PROJECT_SOURCE_DIR}/kernels/cross_entropy.h DESTINATION ${to}/include/gapless/kernels ${ARGN})
+  endif()
   install(FILES ${PROJECT_SOURCE_DIR}/allocator/gapless.h DESTINATION ${to}/include ${ARGN})
   if(TARGET simgpu_front)
     install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/simgpu DESTINATION ${to}/lib ${ARGN}

@@ -169,6 +169,44 @@ bool DeviceMemory::may_keep(std::uint64_t bytes) const {
   return model_.kept_bytes() + bytes <= (bytes <= kSmallCopy ? kKeptForSmall : kKeptForLarge);
 }
 
+template <class Act>
+void DeviceMemory::each_alias(DeviceAddress address, const std::vector<PhysicalRange>& ranges,
+                              Act act) const {
+  std::uint64_t offset = 0;
+  for (const PhysicalRange& range : ranges) {
+    if (const auto* const addresses = model_.aliases(range.handle)) {
+      for (const DeviceAddress elsewhere : *addresses) {
+        if (elsewhere + range.offset != address + offset) {
+          act(elsewhere + range.offset, offset, range.bytes);
+        }
+      }
+    }
+    offset += range.bytes;
+  }
+}
+
+void DeviceMemory::set_known(DeviceAddress address, std::uint64_t bytes,
+                             const std::vector<PhysicalRange>& ranges, Knowledge knowledge) {
+  known_.set(address, bytes, knowledge);
+  each_alias(address, ranges, [&](DeviceAddress elsewhere, std::uint64_t, std::uint64_t part) {
+    known_.set(elsewhere, part, knowledge);
+  });
+}
+
+void DeviceMemory::copy_known(DeviceAddress target, DeviceAddress source, std::uint64_t bytes,
+                              const std::vector<PhysicalRange>& ranges) {
+  known_.copy(target, source, bytes);
+  each_alias(target, ranges,
+             [&](DeviceAddress elsewhere, std::uint64_t offset, std::uint64_t part) {
+               known_.copy(elsewhere, target + offset, part);
+             });
+}
+
+void DeviceMemory::weaken(DeviceAddress address, std::uint64_t bytes, Knowledge knowledge) {
+  if (!knows(address, bytes)) return;
+  if (const auto ranges = resolve(address, bytes)) set_known(address, bytes, *ranges, knowledge);
+}
+
 bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t bytes,
                          Knowledge knowledge) {
   const auto ranges = resolve(target, bytes);
@@ -176,7 +214,7 @@ bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t
   const auto* from = static_cast<const unsigned char*>(source);
   const bool keep = may_keep(bytes);
   if (keep) ever_kept_.store(true, std::memory_order_relaxed);
-  known_.set(target, bytes, keep ? knowledge : Knowledge::none);
+  set_known(target, bytes, *ranges, keep ? knowledge : Knowledge::none);
   for (const PhysicalRange& range : *ranges) {
     model_.forget(range);
     if (keep) model_.write(range, from);
@@ -218,15 +256,15 @@ bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_
   if (!kept || !may_keep(bytes)) {
     for (const PhysicalRange& range : *to) model_.forget(range);
     if (kept) {
-      known_.set(target, bytes, Knowledge::none);
+      set_known(target, bytes, *to, Knowledge::none);
     } else {
-      known_.copy(target, source, bytes);  // zeros
+      copy_known(target, source, bytes, *to);  // zeros
     }
     return true;
   }
   std::vector<unsigned char> buffer(bytes);
   if (!read(buffer.data(), source, bytes)) return false;
-  known_.copy(target, source, bytes);
+  copy_known(target, source, bytes, *to);
   const auto* bytes_read = buffer.data();
   for (const PhysicalRange& range : *to) {
     model_.forget(range);
@@ -237,9 +275,13 @@ bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_
 }
 
 void DeviceMemory::forget(DeviceAddress address, std::uint64_t bytes) {
-  known_.set(address, bytes, Knowledge::none);
-  if (model_.kept_bytes() == 0) return;
-  if (const auto ranges = resolve(address, bytes)) {
+  // Where nothing is known there is nothing to forget: zeros are known where nothing is kept.
+  if (known_.empty() && model_.kept_bytes() == 0) return;
+  const auto ranges = resolve(address, bytes);
+  if (!ranges) {
+    known_.set(address, bytes, Knowledge::none);
+  } else {
+    set_known(address, bytes, *ranges, Knowledge::none);
     for (const PhysicalRange& range : *ranges) model_.forget(range);
   }
 }
@@ -250,7 +292,7 @@ bool DeviceMemory::fill(DeviceAddress target, std::uint32_t value, std::uint32_t
   if (!ranges) return false;
   if (value == 0 || !may_keep(bytes)) {
     for (const PhysicalRange& range : *ranges) model_.forget(range);
-    known_.set(target, bytes, value == 0 ? Knowledge::known : Knowledge::none);
+    set_known(target, bytes, *ranges, value == 0 ? Knowledge::known : Knowledge::none);
     ever_kept_.store(true, std::memory_order_relaxed);
     return true;
   }

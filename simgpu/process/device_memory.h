@@ -76,9 +76,7 @@ class DeviceMemory {
     return knowledge(address, bytes) == Knowledge::known;
   }
   /// The contents stay, but no more than so much is known of them.
-  void weaken(DeviceAddress address, std::uint64_t bytes, Knowledge knowledge) {
-    if (knows(address, bytes)) known_.set(address, bytes, knowledge);
-  }
+  void weaken(DeviceAddress address, std::uint64_t bytes, Knowledge knowledge);
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);
   /// What is known of a range is not any more.
   void forget(DeviceAddress address, std::uint64_t bytes);
@@ -110,6 +108,18 @@ class DeviceMemory {
   [[nodiscard]] bool may_keep(std::uint64_t bytes) const;
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address,
                                                                   std::uint64_t bytes) const;
+
+  /// So much is known from now on of what lies at an address, and so at the other addresses of its
+  /// pages; `ranges`: what it resolves to.
+  void set_known(DeviceAddress address, std::uint64_t bytes,
+                 const std::vector<PhysicalRange>& ranges, Knowledge knowledge);
+  /// As much as of the source.
+  void copy_known(DeviceAddress target, DeviceAddress source, std::uint64_t bytes,
+                  const std::vector<PhysicalRange>& ranges);
+  /// act(address elsewhere, offset behind the first address, bytes) for each other address of the
+  /// pages of `ranges`.
+  template <class Act>
+  void each_alias(DeviceAddress address, const std::vector<PhysicalRange>& ranges, Act act) const;
 
   static inline std::atomic<bool> ever_kept_{false};
   std::vector<GpuProfile> gpus_;

@@ -173,6 +173,35 @@ TEST_F(DeviceMemoryTest, KeepsWhatTheHostWrote) {
   EXPECT_FALSE(memory.read(found.data(), 0x1234, 4));
 }
 
+TEST_F(DeviceMemoryTest, KnowsWhatWasWrittenThroughAnotherAddress) {
+  MemoryModel& model = memory.model();
+  std::string misuse;
+  MemHandle handle = 0;
+  ASSERT_EQ(model.create(0, 2 * MiB, handle, misuse), DriverStatus::ok) << misuse;
+  DeviceAddress both = 0;
+  ASSERT_EQ(model.reserve(4 * MiB, 2 * MiB, both, misuse), DriverStatus::ok) << misuse;
+  const DeviceAddress a = both;
+  const DeviceAddress b = both + 2 * MiB;
+  for (const DeviceAddress address : {a, b}) {
+    ASSERT_EQ(model.map(address, 2 * MiB, handle, misuse), DriverStatus::ok) << misuse;
+    ASSERT_EQ(model.set_access(address, 2 * MiB, 0, misuse), DriverStatus::ok) << misuse;
+  }
+  const std::vector<int> numbers{1, 2, 3};
+  ASSERT_TRUE(memory.write(a + 100, numbers.data(), 12));
+  EXPECT_TRUE(memory.knows(b + 100, 12));
+  EXPECT_FALSE(memory.knows(b + 100, 16));
+  std::vector<int> found(3);
+  ASSERT_TRUE(memory.read(found.data(), b + 100, 12));
+  EXPECT_EQ(found, numbers);
+  ASSERT_TRUE(memory.copy(b + 4096, a + 100, 12));
+  EXPECT_TRUE(memory.knows(a + 4096, 12));
+  memory.weaken(b + 4096, 12, Knowledge::likely);
+  EXPECT_EQ(memory.knowledge(a + 4096, 12), Knowledge::likely);
+  memory.forget(b + 104, 4);
+  EXPECT_TRUE(memory.knows(a + 100, 4));
+  EXPECT_FALSE(memory.knows(a + 104, 4));
+}
+
 TEST_F(DeviceMemoryTest, DropsLargeContentsWhenThereAreMany) {
   std::vector<unsigned char> large(48 * MiB, 1);
   DeviceAddress a = 0;
