@@ -112,11 +112,11 @@ class Model(nn.Module):
 
 def loss_of(model: Model, tokens: torch.Tensor, how: str) -> torch.Tensor:
     """Of each token, from those before it."""
-    hidden, labels = model(tokens), tokens[:, 1:].flatten()
+    labels = tokens[:, 1:].flatten()
     if how == "float32":  # as transformers does
-        logits = model.head(hidden).float()
+        logits = model.head(model(tokens)).float()
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels)
-    rows, head = hidden[:, :-1].flatten(0, 1), model.head.weight
+    rows, head = model(tokens)[:, :-1].flatten(0, 1), model.head.weight
     if how == "torch":
         return F.linear_cross_entropy(rows, head, labels, options=nn.LinearCrossEntropyOptions())
     from gapless.nn import functional as G

@@ -1,13 +1,16 @@
 """What `gapless advise` has a program do otherwise, to see what it takes then; watch_torch.py's names are here.
 
-    SIMGPU_CHANGE=checkpointing,fused
+    SIMGPU_CHANGE=checkpointing,fused,loss
         checkpointing   as model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
                         before the first forward pass in training, for models that have it (transformers)
         fused           as AdamW(..., fused=True), before an optimizer of torch.optim has made its first step
+        loss            as gapless.patch_loss(model), before the first forward pass in training, for models whose output
+                        layer it finds
 
 state["changed"] says what was changed, so that a run in which nothing could be is not taken for one that was.
 """
 import os
+import sys
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -16,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 MOST_MODULES = 1000  # that are looked at
 
 _looked = [0]
+_looked_for_loss = [0]
 _wanted = [word for word in os.environ.get("SIMGPU_CHANGE", "").split(",") if word]
 _changed = state["changed"] = []
 
@@ -49,6 +53,37 @@ def _checkpoint(module, _arguments):
         _hook.remove()
 
 
+def _package():
+    """gapless: the program's own, else the one that this file comes with (gapless/lib/simgpu/python, or a build tree's)."""
+    try:
+        import gapless
+    except ImportError:
+        parts = os.path.abspath(__file__).split(os.sep)
+        folders = [os.sep.join(parts[:-5]), os.sep.join([*parts[:-6], "torch_plugin", "python"])]
+        sys.path += [folder for folder in folders if os.path.exists(os.path.join(folder, "gapless", "_patch_loss.py"))]
+        import gapless
+    return gapless
+
+
+@_quietly
+def _patch_loss(module, _arguments):
+    if not module.training or not torch.is_grad_enabled():
+        return
+    _looked_for_loss[0] += 1
+    for inner in module.modules():
+        if "loss" in _changed:
+            break
+        if callable(getattr(inner, "get_output_embeddings", None)) or hasattr(inner, "lm_head"):
+            gapless = _package()
+            try:
+                gapless.patch_loss(inner, quiet=True)
+                _note("loss")
+            except gapless.GaplessError:
+                pass
+    if "loss" in _changed or _looked_for_loss[0] >= MOST_MODULES:
+        _loss_hook.remove()
+
+
 @_quietly
 def _fuse(optimizer, _arguments, _words):
     if optimizer.state or not type(optimizer).__module__.startswith("torch.optim"):
@@ -62,5 +97,7 @@ def _fuse(optimizer, _arguments, _words):
 
 if "checkpointing" in _wanted:
     _hook = register_module_forward_pre_hook(_checkpoint)
+if "loss" in _wanted:
+    _loss_hook = register_module_forward_pre_hook(_patch_loss)
 if "fused" in _wanted:
     register_optimizer_step_pre_hook(_fuse)

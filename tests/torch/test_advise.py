@@ -157,3 +157,20 @@ def test_checkpointing_is_tried_in_the_process(advise):
     assert checkpointing["tried"]["peak_allocated_bytes"] >= checkpointing["estimate"]["peak_allocated_bytes"]
     assert said.cause("activations")["bytes"] > 500 * MiB
     assert "no checkpointing" in said.cause("activations")["what"]
+
+
+# Logits are most of it, and the model has an output layer that gives them.
+LARGE_VOCABULARY = TRANSFORMER.replace("vocab_size=256", "vocab_size=30000").replace("n_layer=12", "n_layer=1").replace(
+    "randint(0, 256, (32, 512))", "randint(0, 30000, (4, 512))")
+
+
+def test_a_loss_in_pieces_is_tried_in_the_process(advise):
+    pytest.importorskip("transformers")
+    said = advise(LARGE_VOCABULARY, "--gpu", "800MiB", "--try", "loss")
+    loss = said.remedy("loss")
+    assert loss["tried"]["fits"] is True, said.out
+    assert loss["tried"]["peak_allocated_bytes"] < 500 * MiB
+    assert "gapless.patch_loss(model)" in loss["how"]
+    # A model without one is not changed, and nothing is said of it.
+    said = advise(LANGUAGE_MODEL, "--gpu", "720MiB", "--try", "loss")
+    assert said.remedy("loss")["tried"]["fits"] is None, said.out

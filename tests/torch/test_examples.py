@@ -1,5 +1,7 @@
 """The programs in examples/ run, small, and take the memory they should. Those that need more libraries than torch are
 in test_libraries.py."""
+import importlib.metadata
+
 import pytest
 
 from conftest import ROOT
@@ -81,3 +83,14 @@ def test_small_ones_run_with_gapless(example, name, words):
 def test_qwen_lora_fits_with_gapless(example):
     result = example("qwen_lora.py", "--steps", 3, gapless=True)
     assert result.out.count("step ") == 3
+
+
+def test_qwen_lora_needs_no_float32_logits(example):
+    """The same steps with each of the losses; torch's own where it has one."""
+    peaks = {}
+    has_own = int(importlib.metadata.version("torch").split(".")[1]) >= 13
+    for loss in ("float32", "logits", "pieces", *(["torch"] if has_own else [])):
+        result = example("qwen_lora.py", "--layers", 1, "--width", 512, "--heads", 8, "--inner", 1024, "--steps", 2, "--fixed",
+                         "--loss", loss, warm=False, PYTHONPATH=str(ROOT / "torch_plugin" / "python"))
+        peaks[loss] = float(result.out.split("peak allocated ")[-1].split()[0])
+    assert peaks["float32"] > 6.5 and all(peak < 2.2 for loss, peak in peaks.items() if loss != "float32"), peaks

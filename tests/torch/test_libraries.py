@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import GAPLESS, ROOT
+from conftest import GAPLESS, PACKAGE, ROOT
 
 WANTED = ("deepspeed", "peft", "bitsandbytes", "trl", "lightning")
 MISSING = [name for name in WANTED if importlib.util.find_spec(name) is None]
@@ -25,7 +25,7 @@ def gapless(tmp_path):
     def run(*words, program):
         done = subprocess.run(
             [GAPLESS, *words, "--json", "rows.json", "--", sys.executable, *map(str, program)], cwd=tmp_path,
-            capture_output=True, text=True, timeout=150, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            capture_output=True, text=True, timeout=150, check=False, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE)})
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads((tmp_path / "rows.json").read_text()), done.stdout
 
@@ -47,6 +47,18 @@ def test_lora_over_4_bits(gapless):
     assert in_float32 + in_4_bits + adapters < held["parameters"] < 1.1 * (in_float32 + in_4_bits + adapters)
     assert 2 * adapters <= held["optimizer_states"] < 2.2 * adapters
     assert held["gradients"] < adapters
+
+
+def test_qlora_needs_no_logits(gapless):
+    """peft around the model, a head in float32, autocast: patch_loss finds the head, and its logits are gone."""
+    words = (ROOT / "examples/qwen_qlora.py", "--layers", 1, "--width", 128, "--heads", 4, "--inner", 256, "--vocabulary", 50000,
+             "--tokens", 1024, "--rank", 4, "--steps", 2, "--fixed")
+    peaks = []
+    for more in ((), ("--patch-loss",)):
+        (row,), _ = gapless("dryrun", "--gpu", "4GiB", program=(*words, *more))
+        peaks.append(row["peak_allocated_bytes"])
+    logits = 2 * 1024 * 50000
+    assert peaks[0] - peaks[1] > 8 * logits and peaks[1] < 6 * logits, [peak / logits for peak in peaks]
 
 
 def test_zero_stages_with_and_without_offload(gapless):

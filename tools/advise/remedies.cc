@@ -150,12 +150,13 @@ class Maker {
     });
     if (!is_worth(left)) return;
     Remedy& remedy =
-        add("loss", "a loss that keeps no logits (computed in chunks, from the head's input)",
+        add("loss", "a loss that keeps no logits (computed in pieces, from the head's input)",
             Lost::nothing, "",
-            "torch.nn.functional.linear_cross_entropy (torch 2.13 or newer), or another "
-            "fused or chunked linear cross entropy (Liger)");
+            "gapless.patch_loss(model), or gapless.nn.functional.linear_cross_entropy; others: "
+            "torch's (2.13 or newer), Liger's");
     remedy.estimate = {left, true, "the peak without logits, copies of them and their gradients"};
-    remedy.why_not = "the program's code has to be changed for it";
+    remedy.hook = "loss";
+    remedy.change = [](Attempt& attempt) { attempt.hooks.emplace_back("loss"); };
   }
 
   void fused() {
