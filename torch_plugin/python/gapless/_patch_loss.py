@@ -134,7 +134,7 @@ def _made_dtype(layer: Any, hidden: Any) -> Any:
 
 
 def _unpatched(of: type[Any]) -> Any:
-    return of.__new__(of)
+    return object.__new__(of)
 
 
 def _lazy_class(of: type[Any], loss: Callable[..., Any]) -> type[Any]:
