@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "allocator/base/bytes.h"
+
 namespace gapless::simgpu {
 namespace {
 
@@ -104,9 +106,26 @@ Verdict judge(const ProcessFacts& facts) {
   if (ended_by_refusal(facts)) {
     verdict.fits = Fits::no;
     verdict.caught = facts.survived;
+    if (facts.waiting && facts.waiting->bytes >= facts.waiting->room_bytes) {
+      verdict.fits = Fits::not_known;
+      verdict.reason = fmt::format(
+          "it ran out of memory while {} were held by reference cycles that Python's garbage "
+          "collector had not come to, which it may in another run (gc.collect() before the step "
+          "frees them)",
+          format_bytes(facts.waiting->bytes));
+    }
   } else if (ended_well(facts.end)) {
     verdict.fits = Fits::yes;
     verdict.caught = facts.out_of_memory;
+    if (verdict.caught == 0 && facts.collected &&
+        facts.collected->bytes > facts.collected->room_bytes) {
+      verdict.fits = Fits::not_known;
+      verdict.reason = fmt::format(
+          "Python's garbage collector freed {} at once, which reference cycles held; in another "
+          "run it may come later, and there was room for {} more (gc.collect() after each step "
+          "frees them in time)",
+          format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes));
+    }
   } else {
     verdict.caught = facts.out_of_memory;
     verdict.reason = how_it_ended(facts);

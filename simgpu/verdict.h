@@ -2,7 +2,10 @@
 //
 //   ended well             never out of memory                   yes
 //                          out of memory twice, and went on      yes, after 2 out of memory
+//                          in less room than one collection      not known
+//                          of Python's garbage freed
 //   ended with an error    by out of memory                      no
+//                          with enough garbage to be collected   not known
 //                          by something else                     not known
 //   no word of its end     killed, still running, ...            not known
 //                          after an exception, out of memory     no
@@ -44,6 +47,15 @@ struct ProcessFacts {
     bool out_of_memory = false;
   };
   std::optional<Exception> exception;
+  /// Memory that reference cycles held until Python's garbage collector came, which is at another
+  /// time in another run: the most that one collection freed on a GPU, and what room was left there
+  /// at the peak; what was waiting when a request failed, and by how much it failed at least.
+  struct Garbage {
+    std::uint64_t bytes = 0;
+    std::uint64_t room_bytes = 0;  // or what was short
+  };
+  std::optional<Garbage> collected;
+  std::optional<Garbage> waiting;
 };
 
 struct Verdict {

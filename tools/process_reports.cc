@@ -7,6 +7,8 @@
 #include <sstream>
 #include <tuple>
 
+#include "tools/json_values.h"
+
 namespace gapless::tools {
 namespace {
 
@@ -48,6 +50,39 @@ ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_las
   return {is_running(report.pid) ? How::running : How::not_known, 0};
 }
 
+// The device of what watch_garbage.py tells, as it was used.
+const ProcessRecord::Device* device_of(const ProcessReport& report, const json& told) {
+  const int device = told.value("device", -1);
+  const bool is_known = device >= 0 && device < ProcessRecord::kDevices;
+  return is_known && report.record.devices[device].total_bytes != 0 ? &report.record.devices[device]
+                                                                    : nullptr;
+}
+
+void add_garbage(const ProcessReport& report, simgpu::ProcessFacts& facts) {
+  for (const json& freed : report.torch.value("garbage", json::array())) {
+    const ProcessRecord::Device* const device = device_of(report, freed);
+    if (device == nullptr) continue;
+    const auto bytes = freed.value("bytes", std::uint64_t{0});
+    const std::uint64_t room =
+        device->total_bytes - std::min(device->total_bytes, device->peak_used_bytes);
+    if (!facts.collected || bytes > facts.collected->bytes) facts.collected = {bytes, room};
+  }
+  const json request = report.torch.value("last_out_of_memory", json());
+  if (!request.is_object()) return;
+  for (const json& waiting : report.torch.value("garbage_at_end", json::array())) {
+    const ProcessRecord::Device* const device = device_of(report, waiting);
+    if (device == nullptr || waiting["device"] != member(request, "device")) continue;
+    // Fragments left out: what is allocated and asked for has to find room beside context and
+    // libraries.
+    const std::uint64_t others =
+        device->peak_used_bytes - std::min(device->peak_used_bytes, device->peak_reserved_bytes);
+    const std::uint64_t wanted = request.value("asked_bytes", std::uint64_t{0}) +
+                                 request.value("allocated_bytes", std::uint64_t{0}) + others;
+    facts.waiting = {waiting.value("bytes", std::uint64_t{0}),
+                     wanted - std::min(wanted, device->total_bytes)};
+  }
+}
+
 simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end) {
   simgpu::ProcessFacts facts;
   facts.end = end;
@@ -62,6 +97,7 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
     facts.exception = {exception.value("type", ""), exception.value("text", ""),
                        exception.value("out_of_memory", false)};
   }
+  add_garbage(report, facts);
   return facts;
 }
 

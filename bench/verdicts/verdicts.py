@@ -8,7 +8,9 @@
                                                -> has to say yes, and no
 
 The truth is not the dry run's own: libc10_cuda of that torch decides, in a process without a program
-(`gapless fit --allocator torch-native,torch-expandable`; for gapless its library). Needs the release
+(`gapless fit --allocator torch-native,torch-expandable`; for gapless its library). It is that of the run that was
+recorded, though: where reference cycles hold memory, another run of the same program takes more or less, as Python's garbage
+collector comes later or earlier, and "not known" because of that is no wrong verdict. Needs the release
 build with torch_host (make peers), and torch with transformers to run with. What is there in --into
 already is not run again. Exit status 1 where a verdict was wrong."""
 import argparse
@@ -50,7 +52,8 @@ def dry_run(gpu, allocator, command, *options):
         if not report.exists():
             raise RuntimeError(done.stderr[-2000:])
         (row,) = json.loads(report.read_text())
-        if row["fits"] is None or (done.returncode and row["fits"]):
+        by_garbage = row["fits"] is None and "garbage collector" in row["reason"]
+        if row["fits"] is None and not by_garbage or (done.returncode and row["fits"]):
             raise RuntimeError(str(row) + done.stderr[-2000:])
         return row
 
@@ -75,7 +78,7 @@ def judge(model, words):
         for capacity, fits in ((enough, True), (short, False)):
             row = dry_run(f"{(capacity + others) // MIB}MiB", allocator, command)
             rows.append({"model": model, "setting": " ".join(words), "allocator": allocator,
-                         "capacity_bytes": capacity, "truth": fits, "said": bool(row["fits"]),
+                         "capacity_bytes": capacity, "truth": fits, "said": row["fits"],
                          "peak_allocated_bytes": row["peak_allocated_bytes"],
                          "whole_peak_allocated_bytes": whole["peak_allocated_bytes"]})
     return rows
@@ -111,15 +114,16 @@ def main():
             done += rows
             into.write("".join(json.dumps(row) + "\n" for row in rows))
             into.flush()
-            wrong = [row for row in rows if row["truth"] != row["said"]]
+            wrong = [row for row in rows if row["said"] is not None and row["truth"] != row["said"]]
             print(f"{count}/{len(jobs)} {model} {' '.join(words)}: {len(wrong)} wrong of {len(rows)}", flush=True)
     yes = [row for row in done if row["said"] and not row["truth"]]
-    no = [row for row in done if not row["said"] and row["truth"]]
+    no = [row for row in done if row["said"] is False and row["truth"]]
+    unknown = [row for row in done if row["said"] is None]
     for row in yes + no:
         print(row)
     settings = {(row["model"], row["setting"]) for row in done}
     print(f"{len({row['model'] for row in done})} models, {len(settings)} settings, {len(done) + len(settings)} dry runs: "
-          f"{len(yes)} false yes, {len(no)} false no, {failed} settings that did not run")
+          f"{len(yes)} false yes, {len(no)} false no, {len(unknown)} not known, {failed} settings that did not run")
     sys.exit(bool(yes or no or failed))
 
 

@@ -31,7 +31,7 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_estimates": {}, "stopped_after_steps": None}
+            "first_estimates": {}, "stopped_after_steps": None, "garbage": [], "garbage_at_end": []}
 
 
 state = _nothing_yet()
@@ -286,6 +286,7 @@ def _add(name):
 def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
+    _add("watch_garbage.py")
     if os.environ.get("SIMGPU_MEMORY_TRACE"):
         _add("watch_memory.py")
         _add("watch_data.py")

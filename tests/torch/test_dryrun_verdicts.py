@@ -243,3 +243,32 @@ else:
     while not os.path.exists("ready"): time.sleep(0.01)
 """)
     assert row["fits"] is None and row["end"] == {"how": "running"}
+
+
+# 400 MiB in a cycle, of which nobody knows when they are freed; it takes no more than that and 400 MiB at once where they
+# are in time, and 800 MiB where they are not.
+IN_A_CYCLE = """
+import gc, sys, torch
+gc.disable()
+first = [torch.empty(400 << 20, dtype=torch.uint8, device="cuda")]
+first.append(first)
+del first
+if sys.argv[1] == "in time":
+    gc.collect()
+second = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+@pytest.mark.parametrize(("when", "room", "fits", "words"), [
+    ("in time", 1200, True, None),
+    ("in time", 700, None, "Python's garbage collector freed 400.00 MiB at once, which reference cycles held; in another run it "
+                           "may come later"),
+    ("late", 1200, True, None),
+    ("late", 700, None, "it ran out of memory while 400.00 MiB were held by reference cycles that Python's garbage collector had "
+                        "not come to"),
+])
+def test_what_waits_for_the_garbage_collector_is_told(dryrun, when, room, fits, words):
+    status = 1 if when == "late" and fits is None else 0
+    text, (row,) = dryrun("--gpu", f"{room}MiB", "--context", "0MiB", program=IN_A_CYCLE, arguments=(when,), status=status)
+    assert row["fits"] is fits
+    assert words is None and row["reason"] is None or words in row["reason"]

@@ -36,6 +36,24 @@ ProcessFacts raised(const std::string& type, bool is_out_of_memory, std::uint64_
   return facts;
 }
 
+TEST(Verdict, GarbageThatMayBeCollectedLaterIsNoYes) {
+  ProcessFacts facts = ended(How::exited, 0);
+  facts.collected = {3 << 20, 4 << 20};
+  EXPECT_EQ(judge(facts).fits, Fits::yes);
+  facts.collected = {5 << 20, 4 << 20};
+  EXPECT_EQ(judge(facts).fits, Fits::not_known);
+  EXPECT_THAT(judge(facts).reason,
+              HasSubstr("freed 5.00 MiB at once, which reference cycles held; in another run it "
+                        "may come later, and there was room for 4.00 MiB more"));
+
+  facts = raised("OutOfMemoryError", true, 1);
+  facts.waiting = {3 << 20, 4 << 20};
+  EXPECT_EQ(judge(facts).fits, Fits::no);
+  facts.waiting = {5 << 20, 4 << 20};
+  EXPECT_EQ(judge(facts).fits, Fits::not_known);
+  EXPECT_THAT(judge(facts).reason, HasSubstr("while 5.00 MiB were held by reference cycles"));
+}
+
 TEST(Verdict, OnlyAGoodEndIsAYes) {
   EXPECT_EQ(judge(ended(How::exited, 0)).text(), "yes");
   EXPECT_EQ(judge(ended(How::continued, 0)).text(), "yes");

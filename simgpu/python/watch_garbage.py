@@ -1,0 +1,61 @@
+"""How much memory waits for Python's garbage collector; watch_torch.py's names are here.
+
+    frame <-> traceback <-> gradients      a reference cycle: what it holds is free when the collector comes by
+      step 0   + 1.3 GiB of gradients      nobody needs them any more
+      step 1   collection                  - 1.3 GiB: in time, or too late, by how many objects were made before
+
+When it comes depends on how many objects were made, and so on what is watched, imported or printed: another run
+of the same program may have to hold what this one did not. state["garbage"] has the most that one collection freed on
+a GPU, and state["garbage_at_end"] what was waiting when a program died out of memory.
+"""
+import gc
+
+import torch
+
+LEAST = 1 << 20  # bytes, that are told
+
+_before = [None]
+
+
+def _allocated():
+    """Of each GPU; None where torch cannot tell."""
+    if not torch.cuda.is_initialized():
+        return None
+    try:
+        return [torch._C._cuda_memoryStats(index)["allocated_bytes"]["all"]["current"]
+                for index in range(torch.cuda.device_count())]
+    except RuntimeError:  # an allocator of the user's own, which counts nothing
+        return None
+
+
+def _freed(before, after) -> list[dict]:
+    if before is None or after is None:
+        return []
+    return [{"device": index, "bytes": one - other, "step": state["steps"]}
+            for index, (one, other) in enumerate(zip(before, after)) if one - other >= LEAST]
+
+
+@_quietly
+def _collection(phase, _facts):
+    if phase == "start":
+        _before[0] = _allocated()
+        return
+    for freed in _freed(_before[0], _allocated()):
+        known = next((one for one in state["garbage"] if one["device"] == freed["device"]), None)
+        if known is None or known["bytes"] < freed["bytes"]:
+            state["garbage"] = [one for one in state["garbage"] if one is not known] + [freed]
+
+
+@_quietly
+def _collect_at_end():
+    """What the exception's own frames hold is no garbage: they are alive."""
+    gc.callbacks.remove(_collection)
+    exception = _exception()
+    if exception is not None and exception["out_of_memory"]:
+        before = _allocated()
+        gc.collect()
+        state["garbage_at_end"] = _freed(before, _allocated())
+
+
+gc.callbacks.append(_collection)
+at_end.insert(0, _collect_at_end)
