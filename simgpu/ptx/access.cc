@@ -59,7 +59,8 @@ void store(Warp& warp, const Instruction& instruction, Mask lanes) {
   });
 }
 
-// What a kernel passes to functions lies with its own memory; its own parameters are only read.
+// What is passed to functions lies with the thread's own memory; a kernel's parameters are only
+// read.
 template <bool kStores>
 void build_access(const Opcode& opcode, std::vector<Operand>& operands, KernelRows&,
                   Instruction& instruction) {
@@ -70,7 +71,9 @@ void build_access(const Opcode& opcode, std::vector<Operand>& operands, KernelRo
   if (address.kind != Operand::Kind::address || values.rows.size() != instruction.width) {
     not_known(opcode);
   }
-  if (kStores && instruction.space == Space::param) instruction.space = Space::local;
+  if (instruction.space == Space::param && (kStores || address.is_own)) {
+    instruction.space = Space::local;
+  }
   instruction.type = opcode.types[0];
   instruction.offset = address.offset;
   instruction.rows[0] = address.rows.at(0);

@@ -321,6 +321,26 @@ void with_carry(Warp& warp, const Instruction& instruction, Mask lanes) {
   });
 }
 
+// The same of a product's lower half, or of its higher one (kind 4), and a third number.
+template <class T>
+void multiply_add_with_carry(Warp& warp, const Instruction& instruction, Mask lanes) {
+  auto& carries = warp.carries();
+  using Plain = std::make_unsigned_t<T>;
+  constexpr unsigned kBits = 8 * sizeof(T);
+  std::array<const std::uint64_t*, 3> from{};
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = warp.row(instruction.rows[i + 1]);
+  std::uint64_t* const result = warp.row(instruction.rows[0]);
+  each_lane(lanes, [&](unsigned lane) {
+    const Int128 product =
+        static_cast<Int128>(from_bits<T>(from[0][lane])) * from_bits<T>(from[1][lane]);
+    const auto part = static_cast<Plain>((instruction.kind & 4) != 0 ? product >> kBits : product);
+    const unsigned in = (instruction.kind & 2) != 0 ? carries[lane] : 0;
+    const UInt128 sum = static_cast<UInt128>(part) + from_bits<Plain>(from[2][lane]) + in;
+    result[lane] = to_bits(static_cast<Plain>(sum));
+    if ((instruction.kind & 1) != 0) carries[lane] = (sum >> kBits) != 0 ? 1 : 0;
+  });
+}
+
 // --- builds --------------------------------------------------------------------------------------
 
 template <class Op, class TypeList>
@@ -422,11 +442,26 @@ Run multiply_run(const Opcode& opcode, Type type) {
   return binary_of<Multiply>(type, kNumbers);
 }
 Run multiply_add_run(const Opcode& opcode, Type type) {
-  if (opcode.has("cc")) return nullptr;
   if (opcode.has("wide")) return multiply_wide_of(type, true);
   if (opcode.has("hi")) return ternary_of<MultiplyHighAdd>(type, kIntegers);
   const Run fused = ternary_of<FusedMultiplyAdd>(type, kFloats);
   return fused != nullptr ? fused : ternary_of<MultiplyAdd>(type, kIntegers);
+}
+void build_multiply_add(const Opcode& opcode, std::vector<Operand>& operands, KernelRows& rows,
+                        Instruction& instruction) {
+  const bool reads = opcode.name == "madc";
+  if (!reads && !opcode.has("cc")) {
+    with(multiply_add_run, 4)(opcode, operands, rows, instruction);
+    return;
+  }
+  if (opcode.types.empty()) not_known(opcode);
+  take_rows(opcode, operands, 4, instruction);
+  instruction.kind = static_cast<std::uint8_t>((opcode.has("cc") ? 1 : 0) | (reads ? 2 : 0) |
+                                               (opcode.has("hi") ? 4 : 0));
+  // Of 64 bits too: half of a product of two such numbers, signed or not, is of its own type.
+  instruction.run = run_for(opcode.types[0], kSignedWords + kUnsignedWords,
+                            []<class T>() -> Run { return &multiply_add_with_carry<T>; });
+  if (instruction.run == nullptr) not_known(opcode);
 }
 Run fused_run(const Opcode& opcode, Type type) {
   return opcode.has("relu") ? nullptr : ternary_of<FusedMultiplyAdd>(type, kAllFloats);
@@ -451,7 +486,8 @@ Family arithmetic() {
       {"addc", build_sum},
       {"subc", build_sum},
       {"mul", with(multiply_run, 3)},
-      {"mad", with(multiply_add_run, 4)},
+      {"mad", build_multiply_add},
+      {"madc", build_multiply_add},
       {"fma", with(fused_run, 4)},
       {"div",
        with([](const Opcode&, Type type) { return binary_of<Divide>(type, kIntegers + kFloats); },

@@ -39,7 +39,7 @@ void call(Warp& warp, const Instruction& instruction, Mask lanes) {
                       "an assertion of the kernel's does not hold");
   }
   warp.block().fail(Finding::Kind::unknown, warp, instruction, first_of(lanes),
-                    "calls of functions cannot be run");
+                    "calls of functions that have no body, or through a pointer, cannot be run");
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}

@@ -71,6 +71,7 @@ struct Operand {
   Kind kind = Kind::row;
   std::vector<Row> rows;    // one; a vector's; an address's base; "%r1|%p2": both
   std::int64_t offset = 0;  // of an address
+  bool is_own = false;      // the address is of the thread's own memory, whatever its space
   std::uint32_t label = 0;  // the instruction it stands before
   bool negated = false;     // !%p1
 };

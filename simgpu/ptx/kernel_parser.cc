@@ -1,5 +1,7 @@
 #include "simgpu/ptx/kernel_parser.h"
 
+#include <algorithm>
+
 #include "simgpu/ptx/declaration.h"
 #include "simgpu/ptx/error.h"
 #include "simgpu/ptx/number.h"
@@ -9,6 +11,9 @@ namespace {
 
 constexpr unsigned kDynamicSharedAlignment = 16;
 constexpr std::uint64_t kMostRegisters = 1'000'000;
+constexpr std::size_t kMostInstructions = 2'000'000;
+// No label is called so.
+constexpr std::string_view kReturn = "(return)";
 
 std::uint64_t aligned(std::uint64_t offset, std::uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -45,9 +50,9 @@ const std::map<std::string_view, Kind>& special_kinds() {
 
 }  // namespace
 
-KernelParser::KernelParser(Tokens& tokens, const Symbols& outside, unsigned shared_bytes,
-                           Kernel& kernel)
-    : tokens_(tokens), kernel_(kernel) {
+KernelParser::KernelParser(Tokens& tokens, const Symbols& outside, const Functions& functions,
+                           unsigned shared_bytes, Kernel& kernel)
+    : tokens_(tokens), kernel_(kernel), functions_(functions) {
   scopes_.emplace_back();
   scopes_[0].symbols = outside;
   kernel_.shared_bytes = shared_bytes;
@@ -123,7 +128,7 @@ void KernelParser::statement() {
 }
 
 void KernelParser::close_scope() {
-  if (scopes_.size() == 2) {  // whoever comes to the end of the kernel has ended
+  if (scopes_.size() == 2 && called_.empty()) {  // whoever comes to the end of the kernel has ended
     Instruction end;
     end.line = tokens_.line();
     std::vector<Operand> none;
@@ -205,7 +210,8 @@ void KernelParser::variable(std::string_view space) {
   if (place + made.variable.bytes > (1U << 30)) tokens_.wrong("a variable of more than 1 GiB");
   end = static_cast<unsigned>(place + made.variable.bytes);
   scopes_.back().symbols[made.variable.name] = {
-      made.is_unsized ? Symbol::Kind::dynamic_shared : Symbol::Kind::place, 0, place};
+      made.is_unsized ? Symbol::Kind::dynamic_shared : Symbol::Kind::place, 0, place,
+      space == "param"};
 }
 
 // --- instructions --------------------------------------------------------------------------------
@@ -221,9 +227,14 @@ void KernelParser::instruction() {
   made.text = name.text;
   const Build* const build = build_of(name.name);
   if (build == nullptr) not_known(name);
+  if (name.name == "ret" && !called_.empty()) {
+    tokens_.expect(";");
+    branch_to(kReturn, made);
+    return;
+  }
   std::vector<Operand> operands;
   if (name.name == "call") {
-    call(name, made);
+    if (call(made)) return;
   } else if (name.name == "bra" || name.name == "brx") {
     branch(name, made);
   } else {
@@ -237,15 +248,95 @@ void KernelParser::instruction() {
   kernel_.instructions.push_back(std::move(made));
 }
 
-// call.uni (result), function, (arguments): who is called is kept as the instruction's text.
-void KernelParser::call(const Opcode&, Instruction& made) {
-  const auto skip_list = [&] {
-    while (!tokens_.accept(")") && !tokens_.at_end()) tokens_.next();
+// call.uni (result), function, (arguments): true where the function was put in its place. Of one
+// without a body, or called through a pointer, the name is kept as the instruction's text.
+bool KernelParser::call(Instruction& made) {
+  const auto names = [&] {
+    std::vector<std::string> found;
+    if (!tokens_.accept("(")) return found;
+    while (!tokens_.accept(")") && !tokens_.at_end()) {
+      found.emplace_back(tokens_.next().text);
+      tokens_.accept(",");
+    }
     tokens_.accept(",");
+    return found;
   };
-  if (tokens_.accept("(")) skip_list();
+  const std::vector<std::string> results = names();
   made.text = tokens_.word();
-  while (!tokens_.is(";") && !tokens_.at_end()) tokens_.next();
+  tokens_.accept(",");
+  const std::vector<std::string> arguments = names();
+  const auto function = functions_.find(made.text);
+  if (function == functions_.end()) {
+    while (!tokens_.is(";") && !tokens_.at_end()) tokens_.next();
+    return false;
+  }
+  tokens_.expect(";");
+  scopes_.emplace_back();
+  if (made.guard != kNoRow) {
+    Instruction others = made;
+    others.guard_negated = !made.guard_negated;
+    branch_to(kReturn, others);
+  }
+  put_in_place(function->second, results, arguments);
+  return true;
+}
+
+// In the scope that was opened for it.
+void KernelParser::put_in_place(std::size_t function, const std::vector<std::string>& results,
+                                const std::vector<std::string>& arguments) {
+  if (std::find(called_.begin(), called_.end(), function) != called_.end()) {
+    tokens_.wrong("a function that does not call itself was expected");
+  }
+  if (kernel_.instructions.size() > kMostInstructions) {
+    tokens_.wrong("fewer than two million instructions were expected, those of functions included");
+  }
+  const std::size_t behind_call = tokens_.position();
+  const std::size_t depth = scopes_.size();
+  called_.push_back(function);
+  tokens_.go_back(function);
+  bind(results);
+  tokens_.word();
+  bind(arguments);
+  while (!tokens_.is("{") && !tokens_.at_end()) tokens_.next();
+  tokens_.expect("{");
+  scopes_.emplace_back();
+  while (scopes_.size() > depth) {
+    if (tokens_.at_end()) tokens_.wrong("'}' was expected");
+    statement();
+  }
+  called_.pop_back();
+  scopes_.back().labels[std::string(kReturn)] =
+      static_cast<std::uint32_t>(kernel_.instructions.size());
+  close_scope();
+  tokens_.go_back(behind_call);
+}
+
+// (.param .b32 x, ...): each is what was passed in its place.
+void KernelParser::bind(const std::vector<std::string>& passed) {
+  if (!tokens_.accept("(")) return;
+  for (std::size_t i = 0; !tokens_.accept(")"); ++i) {
+    tokens_.expect(".");
+    tokens_.expect("param");
+    const Variable variable = declared(tokens_).variable;
+    const Symbol* const symbol = i < passed.size() ? symbol_named(passed[i]) : nullptr;
+    if (symbol == nullptr || symbol->kind != Symbol::Kind::place) {
+      tokens_.wrong("a call that passes " + variable.name + " was expected");
+    }
+    scopes_.back().symbols[variable.name] = *symbol;
+    tokens_.accept(",");
+  }
+}
+
+void KernelParser::branch_to(std::string_view label, const Instruction& guarded) {
+  Instruction made;
+  made.guard = guarded.guard;
+  made.guard_negated = guarded.guard_negated;
+  made.line = guarded.line;
+  std::vector<Operand> none;
+  scopes_.back().pending.push_back({std::string(label), kernel_.instructions.size(), std::nullopt});
+  (*build_of("bra"))(Opcode{"bra", "bra", {}, {}, made.line}, none, *this, made);
+  made.text = "bra";
+  kernel_.instructions.push_back(std::move(made));
 }
 
 // bra label; or brx.idx %r1, label-of-branchtargets;
@@ -319,7 +410,10 @@ void KernelParser::address(Operand& made) {
     made.rows.push_back(constant(0));
     made.offset = static_cast<std::int64_t>(tokens_.whole_number());
   } else {
-    made.rows.push_back(row_named(tokens_.word()));
+    const std::string_view name = tokens_.word();
+    const Symbol* const symbol = symbol_named(name);
+    made.is_own = symbol != nullptr && symbol->is_own;
+    made.rows.push_back(row_named(name));
   }
   while (tokens_.is("+") || tokens_.is("-")) {
     tokens_.accept("+");
@@ -344,12 +438,18 @@ Row KernelParser::value(const Opcode& name) {
   return row_named(tokens_.word());
 }
 
-Row KernelParser::row_named(std::string_view name) {
+const Symbol* KernelParser::symbol_named(std::string_view name) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->symbols.find(name);
-    if (found == scope->symbols.end()) continue;
-    if (found->second.kind == Symbol::Kind::row) return found->second.row;
-    if (found->second.kind == Symbol::Kind::place) return constant(found->second.place);
+    if (found != scope->symbols.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+Row KernelParser::row_named(std::string_view name) {
+  if (const Symbol* const symbol = symbol_named(name)) {
+    if (symbol->kind == Symbol::Kind::row) return symbol->row;
+    if (symbol->kind == Symbol::Kind::place) return constant(symbol->place);
     if (dynamic_shared_ == kNoRow) dynamic_shared_ = next_row_++;
     return dynamic_shared_;
   }

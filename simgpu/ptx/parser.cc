@@ -15,6 +15,7 @@ class ModuleParser {
   void run() {
     if (!tokens_.is(".") || tokens_.peek(1).text != "version")
       tokens_.wrong(".version was expected");
+    find_functions();
     while (!tokens_.at_end()) {
       tokens_.expect(".");
       item();
@@ -22,6 +23,26 @@ class ModuleParser {
   }
 
  private:
+  // .func (results) name (parameters) { ... }: where each that has a body begins. They may be
+  // called before they come.
+  void find_functions() {
+    const std::size_t begin = tokens_.position();
+    while (!tokens_.at_end()) {
+      if (tokens_.next().text != "." || !tokens_.accept("func")) continue;
+      const std::size_t function = tokens_.position();
+      if (tokens_.accept("(")) skip_list();
+      if (tokens_.peek().kind != Token::Kind::word) continue;
+      const std::string name(tokens_.word());
+      if (tokens_.accept("(")) skip_list();
+      while (!tokens_.is("{") && !tokens_.is(";") && !tokens_.at_end()) tokens_.next();
+      if (tokens_.is("{")) functions_[name] = function;
+    }
+    tokens_.go_back(begin);
+  }
+  void skip_list() {
+    while (!tokens_.at_end() && !tokens_.accept(")")) tokens_.next();
+  }
+
   void item() {
     const std::string_view word = tokens_.word();
     if (word == "version" || word == "target" || word == "address_size" || word == "file") {
@@ -39,8 +60,7 @@ class ModuleParser {
       while (!tokens_.is("{") && !tokens_.at_end()) tokens_.next();
       tokens_.skip_statement();
     } else {
-      // Functions are not called here, nor are their aliases: a call to one is told when it is
-      // made.
+      // Functions are parsed where they are called; calls of aliases are told when they are made.
       tokens_.skip_statement();
     }
     is_extern_ = false;
@@ -53,7 +73,7 @@ class ModuleParser {
     kernel.name = name;
     const std::size_t begin = tokens_.position();
     try {
-      KernelParser(tokens_, symbols_, shared_bytes_, kernel).run();
+      KernelParser(tokens_, symbols_, functions_, shared_bytes_, kernel).run();
     } catch (const PtxError& error) {
       const unsigned line = kernel.line;
       kernel = {};
@@ -95,6 +115,7 @@ class ModuleParser {
   Module& module_;
   const std::function<std::uint64_t(const Variable&)>& place_;
   Symbols symbols_;
+  Functions functions_;
   unsigned shared_bytes_ = 0;
   bool is_extern_ = false;
 };

@@ -66,6 +66,51 @@ TEST(PtxKernel, PredicatesAreSetWithAnyNumber) {
   EXPECT_EQ(ran.values, each(64, [](U32) { return 2U; }));
 }
 
+// Called before they come, with a guard, one by the other, with a return in their midst.
+constexpr const char* kFunctions = R"(
+.func (.param .b32 result) up (.param .b32 x);
+.func (.param .b32 result) up (.param .b32 x)
+{ .reg .b32 %r<3>; .reg .pred %p; ld.param.b32 %r1, [x];
+  setp.gt.u32 %p, %r1, 40; st.param.b32 [result+0], %r1; @%p ret;
+  { .param .b32 passed; .param .b32 got; st.param.b32 [passed+0], %r1;
+    call.uni (got), once, (passed); ld.param.b32 %r2, [got+0]; }
+  st.param.b32 [result+0], %r2; ret; }
+.func (.param .b32 result) once (.param .b32 x)
+{ .reg .b32 %r<2>; ld.param.b32 %r1, [x]; add.s32 %r1, %r1, 100; st.param.b32 [result+0], %r1; ret; }
+.func again (.param .b32 x)
+{ .reg .b32 %r<2>; .param .b32 passed; st.param.b32 [passed+0], %r1; call.uni again, (passed); ret; }
+)";
+std::string calling(const std::string& body) {
+  return kernel_text(kBefore + body + kAfter, ".param .u64 out") + kFunctions;
+}
+
+TEST(PtxKernel, FunctionsAreCalled) {
+  HostedMemory memory;
+  const Module module = parsed(calling(R"(
+    .param .b32 a; .param .b32 b; setp.ne.u32 %p1, %r1, 7; mov.u32 %r0, 1;
+    st.param.b32 [a+0], %r1; st.param.b32 [b+0], 5;
+    @%p1 call (b), up, (a);
+    ld.param.b32 %r0, [b+0];)"),
+                               memory);
+  ASSERT_EQ(module.kernels.at("k").error, "");
+  const std::uint64_t out = memory.alloc(256);
+  LaunchSettings settings;
+  settings.block = {64, 1, 1};
+  EXPECT_TRUE(run(module, "k", settings, {out}, memory).completed);
+  EXPECT_EQ(memory.values<U32>(out), each(64, [](U32 i) {
+              return i == 7 ? 5U : i > 40 ? i : i + 100;
+            }));
+}
+
+TEST(PtxKernel, FunctionsThatCallThemselvesAreTold) {
+  HostedMemory memory;
+  Module module = parsed(calling(".param .b32 a; call.uni again, (a); mov.u32 %r0, 1;"), memory);
+  EXPECT_THAT(module.kernels.at("k").error,
+              HasSubstr("a function that does not call itself was expected"));
+  module = parsed(calling(".param .b32 a; call.uni (a), up; mov.u32 %r0, 1;"), memory);
+  EXPECT_THAT(module.kernels.at("k").error, HasSubstr("a call that passes x was expected"));
+}
+
 TEST(PtxKernel, BranchesGoByAnIndex) {
   const Ran ran = run_body(R"(
     and.b32 %r2, %r1, 1; 
@@ -280,14 +325,12 @@ TEST(PtxKernel, GlobalTrafficIsCounted) {
 
 // Whatever the text is, there is an error or a result.
 TEST(PtxKernel, BrokenTextIsNoCrash) {
-  const std::string whole = kernel_text(
-      std::string(kBefore) +
-          "L: setp.lt.u32 %p1, %r1, 40; @%p1 bra L2; bar.sync 0; { .reg .f32 f; mov.b32 f, %r1; "
-          "add.f32 f, f, 0f3F800000;"
-          "mov.b32 %r0, f; } shfl.sync.down.b32 %r3|%p2, %r1, 4, 31, -1; atom.shared.add.u32 %r4, "
-          "[tile], 1; L2: st.shared.v2.u32 [tile+8], {%r1, %r2};" +
-          kAfter,
-      ".param .u64 out");
+  const std::string whole = calling(
+      ".param .b32 a; st.param.b32 [a+0], %r1; call (a), up, (a);"
+      "L: setp.lt.u32 %p1, %r1, 40; @%p1 bra L2; bar.sync 0; { .reg .f32 f; mov.b32 f, %r1; "
+      "add.f32 f, f, 0f3F800000;"
+      "mov.b32 %r0, f; } shfl.sync.down.b32 %r3|%p2, %r1, 4, 31, -1; atom.shared.add.u32 %r4, "
+      "[tile], 1; L2: st.shared.v2.u32 [tile+8], {%r1, %r2};");
   std::mt19937 random(7);
   int parsed_ones = 0;
   for (int round = 0; round < 4000; ++round) {

@@ -11,6 +11,7 @@
 
 #include "simgpu/ptx/error.h"
 #include "simgpu/ptx/half.h"
+#include "simgpu/ptx/lane_values.h"
 #include "tests/support/ptx_machine.h"
 
 namespace gapless::simgpu::ptx {
@@ -181,6 +182,39 @@ TEST(PtxOperation, SumsCarry) {
   const U64 number = 0x1234'5678'9ABC'DEF0;
   ASSERT_TRUE(run(module, "k", {}, {out, number & 0xFFFFFFFF, number >> 32}, memory).completed);
   EXPECT_THAT(memory.values<U64>(out), testing::ElementsAre(number + number, 0 - number));
+}
+
+TEST(PtxOperation, CarriesGoFromProductToProduct) {
+  // Two numbers of 64 bits, by halves; and the same with the higher half signed.
+  const std::string text =
+      ".reg .b64 %o, %a, %b; .reg .b32 %al, %ah, %bl, %bh, %r<4>; ld.param.u64 %o, [out];"
+      "ld.param.u64 %a, [first]; ld.param.u64 %b, [second];"
+      "mov.b64 {%al, %ah}, %a; mov.b64 {%bl, %bh}, %b;"
+      "mul.lo.u32 %r0, %al, %bl; mul.hi.u32 %r1, %al, %bl;"
+      "mad.lo.cc.u32 %r1, %al, %bh, %r1; madc.hi.u32 %r2, %al, %bh, 0;"
+      "mad.lo.cc.u32 %r1, %ah, %bl, %r1; madc.hi.cc.u32 %r2, %ah, %bl, %r2; addc.u32 %r3, 0, 0;"
+      "mad.lo.cc.u32 %r2, %ah, %bh, %r2; madc.hi.u32 %r3, %ah, %bh, %r3;"
+      "st.global.v4.u32 [%o], {%r0, %r1, %r2, %r3};"
+      "mad.lo.cc.s32 %r0, %al, -1, %al; madc.hi.s32 %r1, %al, -1, 5;"
+      "st.global.v2.u32 [%o+16], {%r0, %r1};";
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20; ++i) {
+    HostedMemory memory;
+    const Module module =
+        parsed(kernel_text(text, ".param .u64 out, .param .u64 first, .param .u64 second"), memory);
+    const U64 out = memory.alloc(24);
+    const U64 a = random();
+    const U64 b = i == 0 ? ~U64{0} : random();
+    ASSERT_TRUE(run(module, "k", {}, {out, a, b}, memory).completed);
+    const std::vector<U64> found = memory.values<U64>(out);
+    const UInt128 product = static_cast<UInt128>(a) * b;
+    EXPECT_EQ(found[0], static_cast<U64>(product));
+    EXPECT_EQ(found[1], static_cast<U64>(product >> 64));
+    // low * -1 + low is 0, with a carry but where low is 0.
+    const auto low = static_cast<std::int32_t>(a);
+    const auto high = static_cast<std::uint32_t>((-static_cast<std::int64_t>(low)) >> 32);
+    EXPECT_EQ(found[2], static_cast<U64>(high + 5 + (low != 0 ? 1U : 0U)) << 32);
+  }
 }
 
 template <class T>
