@@ -1,5 +1,6 @@
 """What the host reads back is right where it can be known, and what follows from what nobody knows is told."""
 import json
+import pathlib
 import shutil
 import subprocess
 
@@ -166,3 +167,25 @@ def test_an_extensions_kernels_are_run_where_they_come_as_ptx(simulate, tmp_path
     assert run_extension(simulate, tmp_path, "-arch=sm_75") == {
         "by_pointers": "[2, 2, [0, 1, 2, 1]]", "by_structure": "[2, 2, [0, 2, 2, 2]]", "by_plain_name": "[2, 2, [0, 1, 1, 1]]",
         "captured": "[2, 2]", "replayed": "[2, 2, [0, 2, 4, 2]]", "unknown": "[0, 0]"}
+
+
+def test_what_is_compiled_at_run_time_is_run(simulate):
+    """By the real NVRTC, where there is one: torch's jiterator, and kernels in a program's own text."""
+    if not pathlib.Path("/usr/local/cuda/lib64/libnvrtc.so.13").exists():
+        pytest.skip("no NVRTC")
+    result = simulate("""
+        import torch
+        x = torch.arange(5, device="cuda").float()
+        triple = torch.cuda.jiterator._create_jit_fn("template <typename T> T triple(T x, T y) { return 3 * x + y; }")
+        print("jiterator:", triple(x, x).tolist())
+        source = 'extern "C" __global__ void root(const float* a, float* b) { b[threadIdx.x] = sqrtf(a[threadIdx.x]); }'
+        y = torch.zeros(5, device="cuda")
+        torch.cuda._compile_kernel(source, "root")(grid=(1, 1, 1), block=(5, 1, 1), args=[x * x, y])
+        print("root:", y.tolist())
+        try:
+            torch.cuda._compile_kernel('extern "C" __global__ void bad() { not_there(); }', "bad")
+        except RuntimeError as error:
+            print("error:", 'identifier "not_there" is undefined' in str(error))
+        """)
+    assert result.values() == {"jiterator": "[0.0, 4.0, 8.0, 12.0, 16.0]", "root": "[0.0, 1.0, 2.0, 3.0, 4.0]", "error": "True"}
+    assert "CUDA runtime linked into it" not in result.err

@@ -1,5 +1,8 @@
 // Functions by name, and the tables that only NVIDIA's own runtime knows.
 #include <cstdio>
+#include <cstring>
+
+#include <dlfcn.h>
 
 #include "simgpu/front/cuda/common.h"
 #include "simgpu/process/driver_function.h"
@@ -25,8 +28,13 @@ CUDA int cuGetProcAddress(const char* name, void** function, int version, std::u
 }
 
 // Asked for by a CUDA runtime that is linked into the program (nvcc's default): it talks to the
-// driver by undocumented tables.
+// driver by undocumented tables. The real NVRTC looks whether there are any, and needs none.
 CUDA int cuGetExportTable(const void**, const void*) {
+  Dl_info caller{};
+  if (dladdr(__builtin_return_address(0), &caller) != 0 && caller.dli_fname != nullptr &&
+      std::strstr(caller.dli_fname, "/libnvrtc") != nullptr) {
+    return kNotSupported;
+  }
   static const bool said = [] {
     std::fputs(
         "simgpu: this program has the CUDA runtime linked into it, which cannot run on a simulated "
