@@ -18,13 +18,10 @@ _KEPT_FREE = 64 << 20
 
 
 @functools.lru_cache(maxsize=None)
-def _limit(index: int) -> int:
-    """gapless's own, in bytes; that of the GPU where there is none."""
+def _limit_of_gapless(index: int) -> int:
+    """In bytes; 0 where there is none."""
     import gapless
-    limit = 0
-    if gapless.is_installed():
-        limit = int(gapless._installed().describe()["devices"][index].get("limit_bytes") or 0)
-    return limit or int(torch.cuda.get_device_properties(index).total_memory)
+    return int(gapless._installed().describe()["devices"][index].get("limit_bytes") or 0)
 
 
 def memory_at_hand(device: Any) -> int:
@@ -35,7 +32,10 @@ def memory_at_hand(device: Any) -> int:
     stats = torch.cuda.memory_stats(index)
     reserved = stats.get("reserved_bytes.all.current", 0)
     cached = reserved - stats.get("active_bytes.all.current", 0)
-    if not gapless.is_installed():
+    allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total)
+    if gapless.is_installed():
+        allowed = min(allowed, _limit_of_gapless(index) or total)
+    else:
         cached -= stats.get("inactive_split_bytes.all.current", 0)
-    allowed = min(_limit(index), int(torch.cuda.get_per_process_memory_fraction(index) * total)) - reserved
+    allowed -= reserved
     return int(max(0, cached + max(0, min(free_on_gpu, allowed)) - _KEPT_FREE))
