@@ -63,12 +63,13 @@ def _liger(source: Source, target: Any, *, weight: Any = None, ignore_index: int
 def _cut(source: Source, target: Any, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean",
          label_smoothing: float = 0.0) -> Any:
     from cut_cross_entropy import linear_cross_entropy
-    if weight is not None or label_smoothing or source.weight is None or source.scale != 1.0 and not source.soft_cap:
+    needs_more = weight is not None or label_smoothing != 0 or source.bias is not None
+    if needs_more or source.weight is None or source.scale != 1.0 and not source.soft_cap:
         return _gapless(source, target, weight=weight, ignore_index=ignore_index, reduction=reduction,
                         label_smoothing=label_smoothing)
-    hidden, linear_weight, bias = source.cast()
-    return linear_cross_entropy(hidden, linear_weight, target, bias=bias, ignore_index=ignore_index,
-                                softcap=source.soft_cap or None, reduction=reduction)
+    hidden, linear_weight, _ = source.cast()
+    return linear_cross_entropy(hidden, linear_weight, target, ignore_index=ignore_index, softcap=source.soft_cap or None,
+                                reduction=reduction)
 
 
 _LOSSES: dict[str, Callable[..., Any]] = {"gapless": _gapless, "torch": _torch, "liger": _liger, "cut": _cut}
