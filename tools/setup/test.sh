@@ -7,7 +7,8 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 jobs=$(nproc)
 werror=$([ -n "${CI:-}" ] && echo ON || echo OFF)
-# The packages that tests make are compiled with the flags of the release build, so that ccache has their objects already.
+# The packages that tests make are compiled as the release build is, so that ccache has their objects already.
+export CXX=${CXX:-c++}
 export SKBUILD_CMAKE_DEFINE="GAPLESS_WERROR=$werror;GAPLESS_CUDA_ARCHITECTURES=75"
 passed=0
 failed=0
