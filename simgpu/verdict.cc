@@ -117,12 +117,14 @@ Verdict judge(const ProcessFacts& facts) {
   } else if (ended_well(facts.end)) {
     verdict.fits = Fits::yes;
     verdict.caught = facts.out_of_memory;
+    // Twice as much: while it is there, other memory lies elsewhere, and cached memory fits less.
     if (verdict.caught == 0 && facts.collected &&
-        facts.collected->bytes > facts.collected->room_bytes) {
+        2 * facts.collected->bytes > facts.collected->room_bytes) {
       verdict.fits = Fits::not_known;
       verdict.reason = fmt::format(
           "Python's garbage collector freed {} at once, which reference cycles held; in another "
-          "run it may come later, and there was room for {} more (gc.collect() after each step "
+          "run it may come later, and there was room for no more than {} (gc.collect() after each "
+          "step "
           "frees them in time)",
           format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes));
     }

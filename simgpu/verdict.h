@@ -2,8 +2,8 @@
 //
 //   ended well             never out of memory                   yes
 //                          out of memory twice, and went on      yes, after 2 out of memory
-//                          in less room than one collection      not known
-//                          of Python's garbage freed
+//                          in less room than twice what one      not known
+//                          collection of Python's garbage freed
 //   ended with an error    by out of memory                      no
 //                          with enough garbage to be collected   not known
 //                          by something else                     not known

@@ -260,7 +260,7 @@ second = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
 
 
 @pytest.mark.parametrize(("when", "room", "fits", "words"), [
-    ("in time", 1200, True, None),
+    ("in time", 1300, True, None),
     ("in time", 700, None, "Python's garbage collector freed 400.00 MiB at once, which reference cycles held; in another run it "
                            "may come later"),
     ("late", 1200, True, None),

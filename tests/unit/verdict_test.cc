@@ -38,13 +38,13 @@ ProcessFacts raised(const std::string& type, bool is_out_of_memory, std::uint64_
 
 TEST(Verdict, GarbageThatMayBeCollectedLaterIsNoYes) {
   ProcessFacts facts = ended(How::exited, 0);
-  facts.collected = {3 << 20, 4 << 20};
+  facts.collected = {3 << 20, 6 << 20};
   EXPECT_EQ(judge(facts).fits, Fits::yes);
-  facts.collected = {5 << 20, 4 << 20};
+  facts.collected = {5 << 20, 9 << 20};
   EXPECT_EQ(judge(facts).fits, Fits::not_known);
   EXPECT_THAT(judge(facts).reason,
               HasSubstr("freed 5.00 MiB at once, which reference cycles held; in another run it "
-                        "may come later, and there was room for 4.00 MiB more"));
+                        "may come later, and there was room for no more than 9.00 MiB"));
 
   facts = raised("OutOfMemoryError", true, 1);
   facts.waiting = {3 << 20, 4 << 20};
