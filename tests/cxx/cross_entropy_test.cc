@@ -266,6 +266,35 @@ void try_both_ways(const Case& of, const std::string& name) {
   compare(rows, name + ", in one");
 }
 
+struct Shape {
+  std::int64_t rows, classes, row_stride;
+};
+
+// In one pass, the gradient over the logits; results: five for each row, of which the losses are
+// the fourth.
+template <class T>
+gapless_cross_entropy over_the_logits(T* logits, const Shape& shape,
+                                      const OnDevice<std::int64_t>& labels,
+                                      const OnDevice<float>& results) {
+  gapless_cross_entropy made = GAPLESS_CROSS_ENTROPY_INIT;
+  made.type = kType<T>;
+  made.rows = shape.rows;
+  made.classes = shape.classes;
+  made.logits = made.gradients = logits;
+  made.row_stride = made.gradient_row_stride = shape.row_stride;
+  made.class_stride = made.gradient_class_stride = 1;
+  made.labels = labels.data();
+  made.label_stride = 1;
+  made.ignore_index = kIgnored;
+  float* result = results.data();
+  for (float** place :
+       {&made.largest, &made.others, &made.label_logit, &made.losses, &made.row_weights}) {
+    *place = result;
+    result += shape.rows;
+  }
+  return made;
+}
+
 template <class T>
 class CrossEntropy : public ::testing::Test {};
 using Types = ::testing::Types<float, __half, __nv_bfloat16>;
@@ -324,20 +353,8 @@ TYPED_TEST(CrossEntropy, OfALabelThatIsAllButCertain) {
   const OnDevice<TypeParam> logits(row);
   const OnDevice<std::int64_t> labels(std::vector<std::int64_t>{17});
   const OnDevice<float> results(6);
-  gapless_cross_entropy options = GAPLESS_CROSS_ENTROPY_INIT;
-  options.type = kType<TypeParam>;
-  options.rows = 1;
-  options.classes = kClasses;
-  options.logits = options.gradients = logits.data();
-  options.row_stride = options.gradient_row_stride = kClasses;
-  options.class_stride = options.gradient_class_stride = 1;
-  options.labels = labels.data();
-  options.ignore_index = -1;
-  options.largest = results.data();
-  options.others = results.data() + 1;
-  options.label_logit = results.data() + 2;
-  options.losses = results.data() + 3;
-  options.row_weights = results.data() + 4;
+  const gapless_cross_entropy options =
+      over_the_logits(logits.data(), {1, kClasses, kClasses}, labels, results);
   succeed(gapless_cross_entropy_both(&options, nullptr));
   const double ratio = (kClasses - 1) * std::exp(-static_cast<double>(static_cast<float>(row[17])));
   const double others = ratio / (1 + ratio);
@@ -353,19 +370,9 @@ TYPED_TEST(CrossEntropy, OfInfinitiesAndNaN) {
     const OnDevice<TypeParam> logits(row);
     const OnDevice<std::int64_t> labels(std::vector<std::int64_t>{label});
     const OnDevice<float> results(6);
-    gapless_cross_entropy options = GAPLESS_CROSS_ENTROPY_INIT;
-    options.type = kType<TypeParam>;
-    options.rows = 1;
-    options.classes = static_cast<std::int64_t>(row.size());
-    options.logits = options.gradients = logits.data();
-    options.class_stride = options.gradient_class_stride = 1;
-    options.labels = labels.data();
-    options.ignore_index = kIgnored;
-    options.largest = results.data();
-    options.others = results.data() + 1;
-    options.label_logit = results.data() + 2;
-    options.losses = results.data() + 3;
-    options.row_weights = results.data() + 4;
+    const auto classes = static_cast<std::int64_t>(row.size());
+    const gapless_cross_entropy options =
+        over_the_logits(logits.data(), {1, classes, classes}, labels, results);
     succeed(gapless_cross_entropy_both(&options, nullptr));
     std::vector<float> found{results.values()[3]};
     for (const TypeParam value : logits.values()) found.push_back(static_cast<float>(value));
@@ -446,20 +453,7 @@ TYPED_TEST(CrossEntropy, BeyondTheReachOf32Bits) {
   }
   const OnDevice<std::int64_t> labels(std::vector<std::int64_t>{40, 40, 40});
   const OnDevice<float> results(15);
-  gapless_cross_entropy options = GAPLESS_CROSS_ENTROPY_INIT;
-  options.type = kType<TypeParam>;
-  options.rows = 3;
-  options.classes = 64;
-  options.logits = options.gradients = logits;
-  options.row_stride = options.gradient_row_stride = kStride;
-  options.class_stride = options.gradient_class_stride = 1;
-  options.labels = labels.data();
-  options.label_stride = 1;
-  options.largest = results.data();
-  options.others = results.data() + 3;
-  options.label_logit = results.data() + 6;
-  options.losses = results.data() + 9;
-  options.row_weights = results.data() + 12;
+  const gapless_cross_entropy options = over_the_logits(logits, {3, 64, kStride}, labels, results);
   succeed(gapless_cross_entropy_both(&options, nullptr));
   const double sum = 63 * std::exp(-2.0) + 1;
   for (int i = 0; i < 3; ++i) {
