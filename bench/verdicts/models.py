@@ -44,8 +44,8 @@ MASKED = {
                                          num_attention_heads=12, intermediate_size=3072),
 }
 PAIRS = {
-    "t5": lambda: t.T5Config(),
-    "t5-base": lambda: t.T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12),
+    "t5": lambda: t.T5Config(decoder_start_token_id=0),
+    "t5-base": lambda: t.T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0),
     "bart": lambda: t.BartConfig(d_model=768, encoder_layers=6, decoder_layers=6, encoder_ffn_dim=3072,
                                  decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12),
     "pegasus": lambda: t.PegasusConfig(vocab_size=96103, d_model=768, encoder_layers=6, decoder_layers=6),
