@@ -410,12 +410,16 @@ TYPED_TEST(CrossEntropy, OfAVocabularyInShards) {
   };
   const std::vector<Shard> shards{{0, 200}, {200, 0}, {200, 37}, {237, 263}};
   std::vector<std::vector<float>> parts;
-  for (const Shard& shard : shards) {
+  const auto part_of = [&](const Shard& shard) {
     gapless_cross_entropy part = rows.options;
     part.first_class = shard.first;
     part.classes = shard.classes;
     part.total_classes = of.classes;
     part.logits = rows.given_logits->data() + shard.first;
+    return part;
+  };
+  for (const Shard& shard : shards) {
+    const gapless_cross_entropy part = part_of(shard);
     succeed(gapless_cross_entropy_forward(&part, nullptr));
     parts.push_back(rows.results->values());
   }
@@ -425,11 +429,7 @@ TYPED_TEST(CrossEntropy, OfAVocabularyInShards) {
   const OnDevice<float> all(gathered);
   succeed(gapless_cross_entropy_combine(&rows.options, all.data(), 4, 24, nullptr));
   for (const Shard& shard : shards) {
-    gapless_cross_entropy part = rows.options;
-    part.first_class = shard.first;
-    part.classes = shard.classes;
-    part.total_classes = of.classes;
-    part.logits = rows.given_logits->data() + shard.first;
+    gapless_cross_entropy part = part_of(shard);
     part.gradients = rows.gradients->data() + shard.first;
     succeed(gapless_cross_entropy_losses(&part, nullptr));
     succeed(gapless_cross_entropy_backward(&part, nullptr));

@@ -151,7 +151,7 @@ def of_ignored_rows():
     given = logits.clone().requires_grad_()
     loss = G.cross_entropy(given, nothing)
     loss.backward()
-    assert loss.isnan() and torch.equal(given.grad, torch.zeros_like(logits)) or given.grad.isnan().all()
+    assert loss.isnan() and torch.equal(given.grad, torch.zeros_like(logits))  # torch's loss is nan as well
     given = logits.clone().requires_grad_()
     G.cross_entropy(given, nothing, reduction="sum").backward()
     assert torch.equal(given.grad, torch.zeros_like(logits))
