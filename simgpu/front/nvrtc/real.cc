@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -24,17 +26,7 @@ std::string beside_torch() {
   return {};
 }
 
-void* open() {
-  for (const std::string& place : places()) {
-    // By its path: of that name the library that this file is of is loaded already.
-    if (access(place.c_str(), R_OK) != 0) continue;
-    if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
+// The first that is there counts.
 std::vector<std::string> places() {
   std::vector<std::string> found;
   for (const char* const name : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -47,6 +39,17 @@ std::vector<std::string> places() {
   if (const std::string folder = beside_torch(); !folder.empty()) found.push_back(folder + kName);
   return found;
 }
+
+void* open() {
+  for (const std::string& place : places()) {
+    // By its path: of that name the library that this file is of is loaded already.
+    if (access(place.c_str(), R_OK) != 0) continue;
+    if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 void* real_function(const char* name) {
   static void* const library = open();

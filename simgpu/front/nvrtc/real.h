@@ -3,9 +3,6 @@
 //   $CUDA_HOME/lib64, /usr/local/cuda/lib64, torch's own wheels (site-packages/nvidia/cu13/lib)
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace gapless::simgpu::nvrtc {
 
 /// The address of one of its functions; nullptr where there is no library, or none of that name.
@@ -19,8 +16,5 @@ bool forward(int& status, int (*)(Parameters...), const char* name, Arguments...
   status = function(arguments...);
   return true;
 }
-
-/// Where it may lie, the first that is there first.
-std::vector<std::string> places();
 
 }  // namespace gapless::simgpu::nvrtc
