@@ -132,6 +132,10 @@ class SimDriver final : public Driver {
                               std::uint64_t bytes, StreamHandle stream) override;
   DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
                             std::uint64_t bytes, StreamHandle stream) override;
+  bool knows_contents(DeviceIndex /*device*/, DeviceAddress /*address*/,
+                      std::uint64_t /*bytes*/) override {
+    return options_.keep_contents;
+  }
 
  private:
   /// Charges the call's time; the lock is held.

@@ -65,6 +65,8 @@ struct CudaDriver::Api {
   abi::Result (*memset_d32_async)(abi::DevicePtr, unsigned, std::size_t, abi::Stream) = nullptr;
   abi::Result (*memcpy_htod_async)(abi::DevicePtr, const void*, std::size_t, abi::Stream) = nullptr;
   abi::Result (*memcpy_dtoh_async)(void*, abi::DevicePtr, std::size_t, abi::Stream) = nullptr;
+  // Of the simulated GPU only (simgpu/process/process.cc).
+  int (*simgpu_knows)(abi::DevicePtr, std::size_t) = nullptr;
 
   Api() = default;
   Api(const Api&) = delete;
@@ -197,6 +199,7 @@ bool CudaDriver::Api::load(std::string& error) {
   find(memset_d32_async, "cuMemsetD32Async");
   find(memcpy_htod_async, "cuMemcpyHtoDAsync");
   find(memcpy_dtoh_async, "cuMemcpyDtoHAsync");
+  simgpu_knows = reinterpret_cast<decltype(simgpu_knows)>(dlsym(library, "simgpu_knows"));
   return error.empty();
 }
 
@@ -522,6 +525,11 @@ DriverStatus CudaDriver::copy_to_host(DeviceIndex device, void* target, DeviceAd
     const abi::Result result = api_->memcpy_dtoh_async(target, source, bytes, stream_of(stream));
     return result != 0 ? result : api_->stream_synchronize(stream_of(stream));
   });
+}
+
+bool CudaDriver::knows_contents(DeviceIndex /*device*/, DeviceAddress address,
+                                std::uint64_t bytes) {
+  return api_->simgpu_knows == nullptr || api_->simgpu_knows(address, bytes) != 0;
 }
 
 }  // namespace gapless

@@ -60,6 +60,7 @@ class CudaDriver final : public Driver {
                               std::uint64_t bytes, StreamHandle stream) override;
   DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
                             std::uint64_t bytes, StreamHandle stream) override;
+  bool knows_contents(DeviceIndex device, DeviceAddress address, std::uint64_t bytes) override;
 
  private:
   struct Api;

@@ -194,6 +194,12 @@ class Driver {
   /// After the stream's earlier work; the copy is done when the call returns.
   virtual DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
                                     std::uint64_t bytes, StreamHandle stream) = 0;
+  /// Whether copy_to_host() would give what a GPU holds there. A simulated GPU does not know what
+  /// kernels wrote that it did not run.
+  virtual bool knows_contents(DeviceIndex /*device*/, DeviceAddress /*address*/,
+                              std::uint64_t /*bytes*/) {
+    return true;
+  }
 };
 
 }  // namespace gapless

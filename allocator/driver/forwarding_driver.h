@@ -55,6 +55,9 @@ class ForwardingDriver : public Driver {
                               std::uint64_t bytes, StreamHandle stream) final;
   DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
                             std::uint64_t bytes, StreamHandle stream) final;
+  bool knows_contents(DeviceIndex device, DeviceAddress address, std::uint64_t bytes) final {
+    return inner_.knows_contents(device, address, bytes);
+  }
 
  protected:
   using Call = std::function<DriverStatus()>;

@@ -152,3 +152,10 @@ extern "C" void simgpu_calls(std::uint64_t* counts) {
   const auto& calls = entry.process.recorder.record().calls;
   std::copy(calls.begin(), calls.end(), counts);
 }
+
+// Not CUDA's: for whoever reads memory, and must not take what nobody knows for zeros
+// (CudaDriver::knows_contents).
+extern "C" int simgpu_knows(std::uint64_t address, std::size_t bytes) {
+  const gapless::simgpu::Entry entry;
+  return entry.process.memory.knows(address, bytes) ? 1 : 0;
+}

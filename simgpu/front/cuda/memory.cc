@@ -107,6 +107,12 @@ CUDA int cuMemcpyDtoHAsync_v2(void* target, std::uint64_t source, std::size_t by
   bool unknown = false;
   return stream_calls::copy(target, pointer_of(source), bytes, stream, unknown);
 }
+CUDA int cuMemcpyHtoD_v2(std::uint64_t target, const void* source, std::size_t bytes) {
+  return cuMemcpyHtoDAsync_v2(target, source, bytes, nullptr);
+}
+CUDA int cuMemcpyDtoH_v2(void* target, std::uint64_t source, std::size_t bytes) {
+  return cuMemcpyDtoHAsync_v2(target, source, bytes, nullptr);
+}
 CUDA int cuStreamWriteValue32_v2(void*, std::uint64_t address, unsigned value, unsigned) {
   const Entry entry;
   return entry.process.memory.fill(address, value, 4, 4) ? kSuccess : kInvalidValue;
