@@ -22,6 +22,8 @@ const char* type_name(OptionType type) {
       return "count";
     case OptionType::streams_choice:
     case OptionType::share_choice:
+    case OptionType::checks_choice:
+    case OptionType::fence_choice:
       return "choice";
   }
   return "?";

@@ -184,6 +184,7 @@ std::uint64_t DeviceAllocator::reserved_beside(const DeviceHeap& heap) const {
   std::uint64_t bytes = main_.heap.reserved_bytes();
   for (const auto& [pool, sourced] : sourced_) bytes += sourced->arena.heap.reserved_bytes();
   for (const auto& sourced : spent_) bytes += sourced->arena.heap.reserved_bytes();
+  if (check_ != nullptr) bytes += check_->fence().reserved_bytes();
   return bytes - heap.reserved_bytes();
 }
 

@@ -18,6 +18,12 @@ void DeviceAllocator::note_memory() {
     present += arena.heap.home().present_pages() * arena.heap.page_bytes();
     segments += (arena.heap.reserved_bytes() != 0 ? 1 : 0) + arena.heap.windows().count();
   });
+  if (check_ != nullptr) {
+    const std::uint64_t fenced = check_->fence().reserved_bytes();
+    reserved += fenced;
+    present += fenced;
+    segments += static_cast<std::int64_t>(check_->fence().live());
+  }
   statistics_.set_reserved(static_cast<std::int64_t>(reserved), static_cast<std::int64_t>(present));
   statistics_.set_segments(segments);
   note_spill();
@@ -87,8 +93,8 @@ std::optional<std::uint64_t> DeviceAllocator::size_of(DeviceAddress address) con
 
 BlockFacts DeviceAllocator::facts_of(const Arena& arena, BlockId id) const {
   const Block& block = arena.heap.blocks()[id];
-  const std::uint64_t bytes = block.size * kUnitBytes;
-  return {bytes, bytes - block.extra, stream_of(arena, block.owner),
+  const std::uint64_t all = block.size * kUnitBytes;
+  return {all - arena.before_bytes(block.owner), all - block.extra, stream_of(arena, block.owner),
           pool_id(arena.heap.streams().sets().pool_of(block.owner))};
 }
 
@@ -99,12 +105,17 @@ std::optional<BlockFacts> DeviceAllocator::find_block(DeviceAddress address) con
     const BlockId id = arena.find(address);
     if (id != 0) facts = facts_of(arena, id);
   });
+  if (const Fence::Block* const fenced = fenced_at(address); fenced != nullptr) {
+    facts = {fenced->facts.bytes, fenced->facts.requested_bytes, fenced->facts.stream, {}, true};
+  }
   return facts;
 }
 
 Status DeviceAllocator::add_peer(DeviceIndex peer) {
   const std::scoped_lock lock(lock_);
-  return main_.heap.add_peer(peer) == DriverStatus::ok ? Status::ok : Status::driver_error;
+  DriverStatus status = main_.heap.add_peer(peer);
+  if (status == DriverStatus::ok && check_ != nullptr) status = check_->fence().add_peer(peer);
+  return status == DriverStatus::ok ? Status::ok : Status::driver_error;
 }
 
 void DeviceAllocator::set_mapping_observer(std::function<void(const MappingChange&)> observer) {
@@ -127,6 +138,7 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
       }
     });
   }
+  if (check_ != nullptr && !captures()) (void)check_->fence().take_away_freed();
   for_each_arena([&](Arena& arena) {
     const Status one = arena.heap.trim(keep_bytes);
     if (one != Status::ok) status = one;
@@ -155,6 +167,7 @@ Status DeviceAllocator::trim_pool(PoolId id) {
 void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
   const std::scoped_lock lock(lock_);
   for_each_arena([bytes](Arena& arena) { arena.heap.set_limit_bytes(bytes); });
+  if (check_ != nullptr) check_->fence().memory().set_limit_bytes(bytes);
 }
 
 void DeviceAllocator::set_soft_limit_bytes(std::uint64_t bytes) {
@@ -187,6 +200,11 @@ DeviceStatistics DeviceAllocator::read_statistics() const {
     statistics.num_device_free += static_cast<std::int64_t>(arena.heap.pages_released());
     statistics.num_alloc_retries += static_cast<std::int64_t>(arena.heap.counters().retries);
   });
+  if (check_ != nullptr) {
+    const PhysicalMemory& fenced = check_->fence().memory();
+    statistics.num_device_alloc += static_cast<std::int64_t>(fenced.created());
+    statistics.num_device_free += static_cast<std::int64_t>(fenced.released());
+  }
   return statistics;
 }
 
@@ -229,6 +247,7 @@ HeapReport DeviceAllocator::report() const {
   report.spill = read_spill();
   report.owed_to_pools = read_owed_to_pools();
   for_each_arena([&](const Arena& arena) { report_arena(arena, report); });
+  if (check_ != nullptr) report_checks(report);
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(report.home.begin(), report.home.end(), by_address);
   std::sort(report.window_blocks.begin(), report.window_blocks.end(), by_address);
@@ -255,6 +274,7 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     if (block.state == BlockState::live) {
       piece.kind = held.contains(id) ? BlockReport::Kind::held : BlockReport::Kind::live;
       piece.requested_bytes = piece.bytes - block.extra;
+      piece.given = arena.address_of(id);
     } else if (block.state == BlockState::lent) {
       piece.kind = BlockReport::Kind::lent;
     } else {
@@ -267,8 +287,9 @@ void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const
     const Block& block = arena.heap.blocks()[id];
     if (block.state != BlockState::window) return;
     const std::uint64_t bytes = block.size * kUnitBytes;
-    report.window_blocks.push_back({held.contains(id), arena.heap.address_of(id), bytes,
-                                    bytes - block.extra, stream_of(arena, block.owner),
+    report.window_blocks.push_back({held.contains(id), false, arena.heap.address_of(id),
+                                    arena.address_of(id), bytes, bytes - block.extra,
+                                    stream_of(arena, block.owner),
                                     pool_id(streams.sets().pool_of(block.owner))});
   };
   arena.live.for_each(in_window);
@@ -298,6 +319,18 @@ void DeviceAllocator::validate() const {
     sums.present_bytes += one.present_bytes;
     sums.elsewhere_bytes += one.elsewhere_bytes;
   });
+  if (check_ != nullptr) {
+    check_->fence().for_each([&](const Fence::Block& block) {
+      sums.present_bytes += block.mapped_bytes;
+      if (block.freed) {
+        sums.free_bytes += block.mapped_bytes;
+      } else {
+        sums.used_bytes += block.mapped_bytes;
+        sums.requested_bytes += block.facts.requested_bytes;
+      }
+    });
+    live += check_->fence().live();
+  }
   const DeviceStatistics statistics = read_statistics();
   const auto is = [](const PoolStat& stat, std::uint64_t value) {
     return stat.all.current == static_cast<std::int64_t>(value);

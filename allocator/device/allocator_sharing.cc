@@ -9,7 +9,12 @@ namespace gapless {
 Status DeviceAllocator::pin(DeviceAddress address) {
   const std::scoped_lock lock(lock_);
   const Found found = find(address);
-  if (found.id == 0) return Status::invalid_argument;
+  if (found.id == 0) {
+    Fence::Block* const fenced = fenced_at(address);
+    if (fenced == nullptr) return Status::invalid_argument;
+    ++fenced->pins;
+    return Status::ok;
+  }
   Pinned& pinned = pinned_[address];
   pinned.arena = found.arena;
   ++pinned.pins;
@@ -19,9 +24,10 @@ Status DeviceAllocator::pin(DeviceAddress address) {
 Status DeviceAllocator::unpin(DeviceAddress address) {
   const std::scoped_lock lock(lock_);
   const auto found = pinned_.find(address);
-  if (found == pinned_.end() || found->second.pins == found->second.shares) {
-    return Status::invalid_argument;
+  if (found == pinned_.end()) {
+    return with_fenced(address, [&](Fence::Block& block) { return check_->fence().unpin(block); });
   }
+  if (found->second.pins == found->second.shares) return Status::invalid_argument;
   drop_pin(found);
   return Status::ok;
 }
@@ -34,6 +40,9 @@ std::size_t DeviceAllocator::pinned_blocks() const {
 Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
   const std::scoped_lock lock(lock_);
   const Found found = find(address);
+  if (Fence::Block* const fenced = fenced_at(address); fenced != nullptr) {
+    return check_->fence().share(*fenced, shared);
+  }
   if (found.id == 0 || found.arena->heap.share() == ShareType::none) {
     return Status::invalid_argument;
   }
@@ -56,7 +65,11 @@ Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
 Status DeviceAllocator::unshare(DeviceAddress address) {
   const std::scoped_lock lock(lock_);
   const auto found = pinned_.find(address);
-  if (found == pinned_.end() || found->second.shares == 0) return Status::invalid_argument;
+  if (found == pinned_.end()) {
+    return with_fenced(address,
+                       [&](Fence::Block& block) { return check_->fence().unshare(block); });
+  }
+  if (found->second.shares == 0) return Status::invalid_argument;
   if (--found->second.shares == 0) close_descriptors(found->second.shared);
   drop_pin(found);
   return Status::ok;
@@ -65,7 +78,9 @@ Status DeviceAllocator::unshare(DeviceAddress address) {
 DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, SharedBlock& shared) {
   SharedBlock made;
   made.type = arena.heap.share();
-  made.bytes = arena.heap.blocks()[id].size * kUnitBytes;
+  const Block& block = arena.heap.blocks()[id];
+  const std::uint64_t before = arena.before_bytes(block.owner);
+  made.bytes = block.size * kUnitBytes - before;
   for (const MemoryPiece& piece : arena.heap.pieces_of(id, made.offset_bytes)) {
     SharedPiece shared_piece{{}, piece.bytes};
     const DriverStatus status = driver_.mem_export(piece.handle, made.type, shared_piece.handle);
@@ -75,6 +90,7 @@ DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, Share
     }
     made.pieces.push_back(shared_piece);
   }
+  made.offset_bytes += before;
   shared = std::move(made);
   return DriverStatus::ok;
 }
@@ -91,8 +107,7 @@ void DeviceAllocator::drop_pin(std::map<DeviceAddress, Pinned>::iterator at) {
   const Owner owner = block.owner;
   const auto signed_bytes = static_cast<std::int64_t>(bytes);
   statistics_.on_deferred(block.small, -1, -signed_bytes, block.extra - signed_bytes);
-  arena.heap.free(freed, owner);
-  if (watches_frees_) after_free(arena, owner, bytes);
+  give_back(arena, freed, owner, bytes);
 }
 
 bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id) {

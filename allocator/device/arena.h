@@ -32,11 +32,20 @@ struct Arena {
 
   /// The live block at that address; 0 where there is none.
   [[nodiscard]] BlockId find(DeviceAddress address) const {
-    return live.find(address, [&](BlockId block) { return heap.address_of(block) == address; });
+    return live.find(address, [&](BlockId block) { return address_of(block) == address; });
   }
   /// The same, which is live no more.
   BlockId take(DeviceAddress address) {
-    return live.take(address, [&](BlockId block) { return heap.address_of(block) == address; });
+    return live.take(address, [&](BlockId block) { return address_of(block) == address; });
+  }
+  /// The block as the program knows it, behind what is kept in front of it.
+  [[nodiscard]] DeviceAddress address_of(BlockId block) const {
+    return heap.address_of(block) + before_bytes(heap.blocks()[block].owner);
+  }
+  /// Bytes in front of whoever's blocks: bands (allocator/check/red_zones.h), which private pools
+  /// do not have.
+  [[nodiscard]] std::uint64_t before_bytes(Owner owner) const {
+    return band_bytes == 0 || heap.streams().sets().pool_of(owner) != 0 ? 0 : band_bytes;
   }
 
   /// Throws std::logic_error saying what is wrong, if anything is. `held`: blocks beside those in
@@ -45,6 +54,7 @@ struct Arena {
 
   DeviceHeap heap;
   LiveTable live;
+  std::uint64_t band_bytes = 0;
 };
 
 /// An allocator of the user's that a pool takes its memory from, in multiples of 2 MiB (as

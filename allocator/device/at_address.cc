@@ -49,8 +49,15 @@ Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, Devic
   if (bytes == 0 || bytes > kMostBytes || address % kUnitBytes != 0) {
     return Status::invalid_argument;
   }
+  if (check_ != nullptr) MemoryCheck::note_call_site(call_site_source_);
   const std::scoped_lock lock(lock_);
-  const auto units = static_cast<Unit>((bytes + kUnitBytes - 1) / kUnitBytes);
+  std::uint64_t before = 0;
+  std::uint64_t wanted = bytes;
+  if (check_ != nullptr && pools_.of(stream) == 0) {
+    before = check_->before_bytes();
+    wanted += before + check_->behind_bytes();
+  }
+  const Unit units = units_of(wanted);
   Request request{&main_, main_.heap.streams().number_of(stream), units};
   bool capturing = false;
   if (const PoolIndex index = pools_.of(stream); index != 0) {
@@ -65,7 +72,7 @@ Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, Devic
     request.owner = heap.owner_in_pool(heap.streams().number_of(stream), index);
   }
   const DeviceHeap::Placed placed =
-      request.arena->heap.place_at_address(address, units, request.owner, capturing);
+      request.arena->heap.place_at_address(address - before, units, request.owner, capturing);
   if (placed.status != Status::ok) return placed.status;
   begin_block(request, placed, bytes, usage);
   return Status::ok;

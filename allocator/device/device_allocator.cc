@@ -18,6 +18,7 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
       main_(driver, device, properties, options),
       watches_frees_(options.soft_limit != UINT64_MAX),
       deferred_(driver) {
+  if (options.check != RequestedChecks{} || options.fence.one_of != 0) make_check();
   main_.heap.set_reserved_elsewhere([this] { return reserved_beside(main_.heap); });
   main_.heap.streams().set_unseen_captures([this] { return may_capture_unseen(main_.heap); });
 }
@@ -28,6 +29,7 @@ DeviceAllocator::~DeviceAllocator() {
     if (arena.live.size() == 0) (void)arena.heap.release_all();
   });
   for (const auto& sourced : spent_) (void)sourced->arena.heap.release_all();
+  if (check_ != nullptr && check_->fence().live() == 0) check_->fence().release_all();
   for (auto& [address, pinned] : pinned_) close_descriptors(pinned.shared);
 }
 
@@ -37,6 +39,8 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
     address = 0;
     return Status::ok;
   }
+  if (check_ != nullptr) [[unlikely]]
+    MemoryCheck::note_call_site(call_site_source_);
   Status status = Status::ok;
   {
     const std::scoped_lock lock(lock_);
@@ -44,8 +48,12 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
       return Status::ok;
     status = alloc_locked(bytes, rounded_bytes, stream, address, usage, false);
   }
-  if (status == Status::ok || status == Status::invalid_argument) return status;
-  return alloc_after_failure(bytes, rounded_bytes, stream, address, usage, status);
+  if (status != Status::ok && status != Status::invalid_argument) {
+    status = alloc_after_failure(bytes, rounded_bytes, stream, address, usage, status);
+  }
+  if (check_ != nullptr) [[unlikely]]
+    tell_mistakes();
+  return status;
 }
 
 inline bool DeviceAllocator::alloc_in_hole(std::uint64_t bytes, std::uint64_t rounded_bytes,
@@ -55,7 +63,7 @@ inline bool DeviceAllocator::alloc_in_hole(std::uint64_t bytes, std::uint64_t ro
   DeviceHeap& heap = main_.heap;
   const Owner owner = heap.streams().number_of(stream);
   if (heap.streams().several() || wanted > kMostBytes || pools_.active() ||
-      statistics_.has_deferred()) {
+      statistics_.has_deferred() || check_ != nullptr) {
     return false;
   }
   const auto units = units_of(wanted);
@@ -131,13 +139,20 @@ FailedRequest DeviceAllocator::last_failed_request() const {
 Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                      StreamHandle stream, DeviceAddress& address, Usage* usage,
                                      bool last_resort) {
-  const std::uint64_t wanted = wanted_bytes(bytes, rounded_bytes);
+  if (!deferred_.empty() && !captures()) [[unlikely]]
+    deferred_.poll();
+  std::uint64_t wanted = wanted_bytes(bytes, rounded_bytes);
+  if (check_ != nullptr) [[unlikely]] {
+    if (!captures() && check_->fence().take_away_freed()) note_memory();
+    if (alloc_behind_fence(bytes, stream, address, usage)) return Status::ok;
+    if (pools_.of(stream) == 0) {
+      wanted = std::max(wanted, bytes + check_->behind_bytes()) + check_->before_bytes();
+    }
+  }
   if (wanted > kMostBytes) {
     last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
     return Status::out_of_memory;
   }
-  if (!deferred_.empty() && !captures()) [[unlikely]]
-    deferred_.poll();
   const Unit units = units_of(wanted);
   const std::uint64_t rounded = std::uint64_t{units} * kUnitBytes;
   Request request{&main_, main_.heap.streams().number_of(stream), units};
@@ -171,13 +186,26 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
     return placed.status;
   }
   begin_block(request, placed, bytes, usage);
-  address = placed.address;
+  address = placed.address + request.arena->before_bytes(request.owner);
   return Status::ok;
 }
 
 Status DeviceAllocator::free(DeviceAddress address, Usage* usage) {
   if (address == 0) return Status::ok;
+  if (check_ != nullptr) [[unlikely]] {
+    Status status = Status::ok;
+    {
+      const std::scoped_lock lock(lock_);
+      status = free_locked(address, usage);
+    }
+    tell_mistakes();
+    return status;
+  }
   const std::scoped_lock lock(lock_);
+  return free_locked(address, usage);
+}
+
+inline Status DeviceAllocator::free_locked(DeviceAddress address, Usage* usage) {
   Arena* arena = &main_;
   BlockId id = main_.take(address);
   if (id == 0 && !sourced_.empty()) {
@@ -185,8 +213,10 @@ Status DeviceAllocator::free(DeviceAddress address, Usage* usage) {
     arena = found.arena;
     id = arena->take(address);
   }
-  if (id == 0) return Status::invalid_argument;
-  const std::uint64_t bytes = arena->heap.blocks()[id].size * kUnitBytes;
+  if (id == 0) return free_behind_fence(address, usage);
+  const Block& block = arena->heap.blocks()[id];
+  std::uint64_t bytes = block.size * kUnitBytes;
+  if (check_ != nullptr) bytes -= block.extra;
   if (!pinned_.empty() && hold_if_pinned(*arena, address, id)) [[unlikely]] {
     if (usage != nullptr) *usage = usage_with(bytes);
     return Status::ok;
@@ -209,7 +239,12 @@ Status DeviceAllocator::record_stream(DeviceAddress address, const DeviceStream&
   if (address == 0) return Status::ok;
   const std::scoped_lock lock(lock_);
   const Found found = find(address);
-  if (found.id == 0) return Status::invalid_argument;
+  if (found.id == 0) {
+    Fence::Block* const fenced = fenced_at(address);
+    if (fenced == nullptr) return Status::invalid_argument;
+    if (stream.device != device_) fenced->other_devices.push_back(stream.device);
+    return Status::ok;
+  }
   Block& block = found.arena->heap.blocks()[found.id];
   block.owner = found.arena->heap.owner_with_use(block.owner, stream);
   return Status::ok;

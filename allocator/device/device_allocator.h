@@ -21,6 +21,7 @@
 #include "allocator/base/fork.h"
 #include "allocator/base/mutex.h"
 #include "allocator/base/status.h"
+#include "allocator/check/memory_check.h"
 #include "allocator/device/arena.h"
 #include "allocator/device/deferred_frees.h"
 #include "allocator/device/options.h"
@@ -39,16 +40,19 @@ struct BlockReport {
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;  // live
   StreamHandle stream = 0;            // live: allocated on; hole: freed on
+  DeviceAddress given = 0;            // live: as the program knows it
   std::uint64_t free_page_bytes = 0;  // hole: of it in wholly free pages
   bool any_stream = false;            // hole: every stream may use it
   bool spilled = false;               // in host memory
   PoolId pool;                        // {0, 0}: no private pool
 };
 
-/// A live block in a window, or one that is held there.
+/// A live block in a window or behind a fence, or one that is held there.
 struct WindowBlockReport {
   bool held = false;
+  bool fenced = false;
   DeviceAddress address = 0;
+  DeviceAddress given = 0;  // as the program knows it
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;
   StreamHandle stream = 0;
@@ -88,9 +92,16 @@ struct HeapReport {
   std::uint64_t free_page_bytes = 0;  // in wholly free pages
   SpillReport spill;
   std::vector<PoolDebt> owed_to_pools;
+  /// Where checks are asked for: the live blocks they know, what was freed lately as far as they
+  /// remember, and what they found.
+  bool checks = false;
+  std::vector<CheckedBlock> checked;
+  std::vector<CheckedBlock> freed;
+  std::vector<Mistake> mistakes;
 };
 
-/// After a request: the block's bytes, and all that is allocated and reserved.
+/// After a request: the block's bytes (with checks what was asked for, which the program may use),
+/// and all that is allocated and reserved.
 struct Usage {
   std::uint64_t block_bytes = 0;
   std::uint64_t allocated_bytes = 0;
@@ -103,6 +114,7 @@ struct BlockFacts {
   std::uint64_t requested_bytes = 0;
   StreamHandle stream = 0;  // allocated on
   PoolId pool;
+  bool fenced = false;  // it has pages of its own (allocator/check/fence.h)
 };
 
 /// A request that could not be served.
@@ -256,6 +268,20 @@ class DeviceAllocator {
   [[nodiscard]] std::string last_failure() const;
   [[nodiscard]] HeapCounters counters() const;
 
+  // --- checks (allocator_checks.cc) --------------------------------------------------------------
+
+  /// Whether the options ask for any.
+  [[nodiscard]] bool checks() const { return check_ != nullptr; }
+  /// Who knows where in the program the calling thread is ("train.py:42 (step)"); asked before each
+  /// request, without a lock, where checks are asked for.
+  void set_call_site_source(std::function<std::string()> source);
+  /// Looks at the bands of all live blocks, waiting for the device. What is found is told on
+  /// standard error, as always.
+  void check_now();
+  /// What was found so far (the last 1,000 of it), and how many that were.
+  [[nodiscard]] std::vector<Mistake> mistakes() const;
+  [[nodiscard]] std::uint64_t mistakes_found() const;
+
   /// Throws std::logic_error saying which rule of docs/design.md is broken, if any is. O(heap).
   void validate() const;
 
@@ -280,6 +306,31 @@ class DeviceAllocator {
   [[gnu::noinline]] Status alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                         StreamHandle stream, DeviceAddress& address, Usage* usage,
                                         bool last_resort);
+  void make_check();
+  void report_checks(HeapReport& report) const;
+  /// The live block with a fence at that address; nullptr where there is none.
+  [[nodiscard]] Fence::Block* fenced_at(DeviceAddress address) const {
+    return check_ == nullptr ? nullptr : check_->fence().find(address);
+  }
+  /// A block with a fence, where the request is to have one and can.
+  bool alloc_behind_fence(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
+                          Usage* usage);
+  Status free_behind_fence(DeviceAddress address, Usage* usage);
+  /// Lets go of a block with a fence, which may be freed already, as `act` does it.
+  Status with_fenced(DeviceAddress address, const std::function<Status(Fence::Block&)>& act);
+  /// One that is freed and pinned counts as active, from now on or no more.
+  void note_fenced_held(const Fence::Block& block, int blocks);
+  /// A block of an arena begins to live, or ends; where checks are asked for.
+  void check_begin(const Arena& arena, BlockId id);
+  void check_end(const Arena& arena, BlockId id);
+  /// Whether the block's memory may be touched now: it is no pool's, and no graph is captured.
+  [[nodiscard]] bool may_touch(Owner owner) const;
+  /// What checks found, on standard error. No lock may be held.
+  void tell_mistakes() const;
+  /// Where a block's bytes lie in the home, in its order.
+  [[nodiscard]] static std::vector<RangeSet::Range> home_ranges(const DeviceHeap& heap, BlockId id);
+  /// All of free() that needs the lock.
+  Status free_locked(DeviceAddress address, Usage* usage);
   /// The rest of alloc(), when there was not enough memory or the driver refused (`status`).
   [[gnu::noinline]] Status alloc_after_failure(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                                StreamHandle stream, DeviceAddress& address,
@@ -305,11 +356,13 @@ class DeviceAllocator {
       note_pool_block(request.arena->heap.streams().sets().pool_of(request.owner), bytes);
     }
     note_block(*request.arena, placed, request.owner, bytes, requested_bytes);
+    if (check_ != nullptr) [[unlikely]]
+      check_begin(*request.arena, placed.block);
     if (statistics_.has_deferred()) [[unlikely]]
       statistics_.note_active();
     if (main_.heap.changes() != noted_changes_ || request.arena != &main_) [[unlikely]]
       note_memory();
-    if (usage != nullptr) *usage = usage_with(bytes);
+    if (usage != nullptr) *usage = usage_with(check_ == nullptr ? bytes : requested_bytes);
   }
   DeviceHeap::Placed place_in_begun_pool(StreamHandle stream, const Demand& demand,
                                          Request& request);
@@ -376,7 +429,7 @@ class DeviceAllocator {
     block.owner = owner;
     block.extra = static_cast<std::uint32_t>(bytes - requested_bytes);
     block.small = bytes <= kSmallPoolBytes;
-    arena.live.insert(placed.address, placed.block);
+    arena.live.insert(placed.address + arena.before_bytes(owner), placed.block);
     statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
                          static_cast<std::int64_t>(requested_bytes));
   }
@@ -388,9 +441,15 @@ class DeviceAllocator {
     statistics_.on_free(block.small, bytes, bytes - block.extra);
     if (arena.heap.streams().several()) [[unlikely]]
       defer_if_used(arena, block);
+    give_back(arena, id, owner, static_cast<std::uint64_t>(bytes));
+  }
+  /// The block's memory is free.
+  void give_back(Arena& arena, BlockId id, Owner owner, std::uint64_t bytes) {
+    if (check_ != nullptr) [[unlikely]]
+      check_end(arena, id);
     arena.heap.free(id, owner);
     if (watches_frees_) [[unlikely]]
-      after_free(arena, owner, static_cast<std::uint64_t>(bytes));
+      after_free(arena, owner, bytes);
   }
   /// What there is to do after a free where there are pools or a soft limit.
   void after_free(Arena& arena, Owner owner, std::uint64_t bytes);
@@ -428,6 +487,8 @@ class DeviceAllocator {
   DeviceProperties properties_;
   Options options_;
   Arena main_;
+  std::unique_ptr<MemoryCheck> check_;  // nullptr: none is asked for
+  std::function<std::string()> call_site_source_;
   std::map<PoolIndex, std::unique_ptr<SourcedArena>> sourced_;
   std::vector<std::unique_ptr<SourcedArena>> spent_;  // given up; still with memory
   mutable Pools pools_;

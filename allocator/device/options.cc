@@ -55,6 +55,9 @@ std::string text_of(T value, OptionType /*type*/) {
   return std::string(Words<T>::words[static_cast<std::size_t>(value)]);
 }
 
+std::string text_of(const RequestedChecks& value, OptionType /*type*/) { return text_of(value); }
+std::string text_of(const FencedRequests& value, OptionType /*type*/) { return text_of(value); }
+
 // --- values of text ----------------------------------------------------------------------------
 
 std::string lower(std::string_view text) {
@@ -114,6 +117,15 @@ bool read_value(std::string_view text, OptionType /*type*/, T& value, std::strin
   }
   value = static_cast<T>(found - words.begin());
   return true;
+}
+
+bool read_value(std::string_view text, OptionType /*type*/, RequestedChecks& value,
+                std::string& cause) {
+  return read_checks(text, value, cause);
+}
+bool read_value(std::string_view text, OptionType /*type*/, FencedRequests& value,
+                std::string& cause) {
+  return read_fenced(text, value, cause);
 }
 
 // Limits beyond what the type says.

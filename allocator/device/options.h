@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator/check/requested_checks.h"
 #include "allocator/driver/driver.h"
 
 namespace gapless {
@@ -23,7 +24,7 @@ enum class CrossStream : std::uint8_t {
 };
 
 //   X(type, name, default, help)     types: bytes, percent, flag, count, and the choices
-//                                    streams_choice and share_choice
+//                                    streams_choice, share_choice, checks_choice, fence_choice
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
@@ -57,9 +58,23 @@ enum class CrossStream : std::uint8_t {
     "how memory may be given to other processes: fd, fabric or none")                              \
   X(flag, windows, true, "map scattered free pages side by side; off: like expandable segments")   \
   X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
-  X(flag, vmm, true, "use virtual memory management where the device has it")
+  X(flag, vmm, true, "use virtual memory management where the device has it")                      \
+  X(checks_choice, check, RequestedChecks{},                                                       \
+    "mistakes in the use of memory to look for: poison, redzones, fence, joined by +, or none")    \
+  X(fence_choice, fence, FencedRequests{},                                                         \
+    "requests that get a fence: 1/1000, 4MiB-1GiB, train.py:42, joined by +, or none")             \
+  X(flag, check_stop, false, "abort where a check finds something")
 
-enum class OptionType : std::uint8_t { bytes, percent, flag, count, streams_choice, share_choice };
+enum class OptionType : std::uint8_t {
+  bytes,
+  percent,
+  flag,
+  count,
+  streams_choice,
+  share_choice,
+  checks_choice,
+  fence_choice,
+};
 
 /// One value for each option, by name.
 struct Options {
@@ -69,6 +84,8 @@ struct Options {
 #define GAPLESS_MEMBER_count(name, value) std::uint64_t name = value;
 #define GAPLESS_MEMBER_streams_choice(name, value) CrossStream name = value;
 #define GAPLESS_MEMBER_share_choice(name, value) ShareType name = value;
+#define GAPLESS_MEMBER_checks_choice(name, value) RequestedChecks name = value;
+#define GAPLESS_MEMBER_fence_choice(name, value) FencedRequests name = value;
 #define GAPLESS_MEMBER(type, name, value, help) GAPLESS_MEMBER_##type(name, value)
   GAPLESS_OPTIONS(GAPLESS_MEMBER)
 #undef GAPLESS_MEMBER
@@ -78,6 +95,8 @@ struct Options {
 #undef GAPLESS_MEMBER_count
 #undef GAPLESS_MEMBER_streams_choice
 #undef GAPLESS_MEMBER_share_choice
+#undef GAPLESS_MEMBER_checks_choice
+#undef GAPLESS_MEMBER_fence_choice
 };
 
 struct OptionFacts {

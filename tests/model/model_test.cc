@@ -82,6 +82,10 @@ std::vector<Case> cases() {
   ProgramStyle crowded = one;
   crowded.live_blocks = 400;
   crowded.largest_bytes = 2 * kMiB;
+  Options checked = small_pages;
+  checked.check = {.poison = true, .redzones = true, .fence = false};
+  Options fenced = checked;
+  fenced.fence.one_of = 5;
   const auto machine = [](const Options& options, std::uint32_t streams, bool vmm = true,
                           const ProgramStyle& style = {}) {
     MachineOptions made;
@@ -89,6 +93,7 @@ std::vector<Case> cases() {
     made.streams = streams;
     made.has_vmm = vmm;
     made.peer = style.peers;
+    made.keep_contents = options.check.poison;
     if (options.spill != 0) made.host_bytes = 64 * kMiB;
     return made;
   };
@@ -119,6 +124,11 @@ std::vector<Case> cases() {
       {"checkpoints", machine(few_windows, 3), checkpoints, 0.5},
       {"repeating", machine(small_pages, 3), repeating, 0.5},
       {"repeating_pools", machine(small_pages, 3), repeating_pools, 0.5},
+      {"checked", machine(checked, 1), one, 0.2},
+      {"checked_streams_and_faults", machine(checked, 3, true, two_devices), two_devices, 0.2},
+      {"checked_no_vmm", machine(checked, 2, false), three, 0.2},
+      {"fenced_pools", machine(fenced, 3), pools, 0.2},
+      {"fenced_and_faults", machine(fenced, 4), pools_faults, 0.2},
   };
 }
 

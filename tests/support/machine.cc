@@ -18,7 +18,8 @@ simgpu::SimOptions gpu_options(const MachineOptions& options) {
   device.has_vmm = options.has_vmm;
   device.host_bytes = options.host_bytes;
   return {.devices = std::vector(options.peer ? 2 : 1, device),
-          .costs = simgpu::load_cost_profile("desktop")};
+          .costs = simgpu::load_cost_profile("desktop"),
+          .keep_contents = options.keep_contents};
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t dur
 }
 
 std::string Machine::occupy(Live& block) {
-  auto ranges = gpu_.resolve(0, block.address, block.bytes);
+  auto ranges = gpu_.resolve(0, block.begin, block.bytes);
   if (!ranges) return fmt::format("block {:#x} is not mapped as a whole", block.address);
   block.ranges = std::move(*ranges);
   return note_ranges(block);
@@ -86,7 +87,8 @@ std::string Machine::note_ranges(const Live& block) {
     }
     in_use_[{range.handle, range.offset}] = end;
   }
-  what_fits_.begin(block.ranges, block.pool);
+  // What has a fence is never free: it goes back to the device, when that can be waited for.
+  if (!block.fenced) what_fits_.begin(block.ranges, block.pool);
   return "";
 }
 
@@ -94,6 +96,7 @@ void Machine::vacate(const Live& block) {
   for (const simgpu::PhysicalRange& range : block.ranges) {
     in_use_.erase({range.handle, range.offset});
   }
+  if (block.fenced) return;
   std::vector<std::uint32_t> users(block.uses.begin(), block.uses.end());
   users.push_back(block.stream);
   what_fits_.end(block.ranges, users, operations_);
@@ -118,9 +121,20 @@ std::string Machine::apply(const Alloc& op) {
     return judge_refusal(asked, status);
   }
   if (op.bytes == 0) return block.address == 0 ? "" : "0 bytes have an address";
-  block.bytes = align_up(op.bytes, 512);
   if (block.address % 512 != 0) return fmt::format("{:#x} is not aligned", block.address);
-  if (allocator_->size_of(block.address) != block.bytes) return "size_of is wrong";
+  const std::uint64_t rounded = align_up(op.bytes, 512);
+  const auto facts = allocator_->find_block(block.address);
+  if (!facts) return "nobody knows the block";
+  block.fenced = facts->fenced;
+  const bool banded = options_.allocator.check.redzones && !block.fenced && block.pool == PoolId{};
+  if (facts->bytes != rounded + (banded ? RedZones::kLeastBehind : 0)) return "size_of is wrong";
+  if (block.fenced) {
+    block.bytes = align_up(rounded, page_bytes());
+    block.begin = block.address + rounded - block.bytes;
+  } else {
+    block.begin = block.address - (banded ? RedZones::kBefore : 0);
+    block.bytes = block.address + facts->bytes - block.begin;
+  }
   if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
   allocated_ += block.bytes;
   requested_ += block.requested;
@@ -156,7 +170,8 @@ void Machine::forget(std::size_t index) {
 
 void Machine::defer(const Live& block) {
   const bool used = !block.uses.empty() || block.used_elsewhere;
-  if (!used || !begun_.empty() || capturing_) return;
+  // Who frees a block with a fence waits for the device.
+  if (!used || block.fenced || !begun_.empty() || capturing_) return;
   Deferred deferred{block, 0};
   for (const std::uint32_t stream : block.uses) {
     deferred.done_ns = std::max(deferred.done_ns, gpu_.work_end_ns(0, streams_[stream]));
@@ -389,6 +404,8 @@ std::string Machine::finish() {
   } catch (const std::logic_error& error) {
     return error.what();
   }
+  allocator_->check_now();
+  if (allocator_->mistakes_found() != 0) return to_text(allocator_->mistakes().front());
   allocator_.reset();
   if (const std::string leaks = gpu_.leaks(); !leaks.empty()) return "left behind: " + leaks;
   if (gpu_.used_bytes(0) != 0) return "device memory is left behind";

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/base/bytes.h"
 #include "allocator/device/device_allocator.h"
 #include "allocator/driver/faulty_driver.h"
 #include "simgpu/sim_driver.h"
@@ -27,6 +28,7 @@ struct MachineOptions {
   std::uint64_t granularity_bytes = 64 << 10;
   bool has_vmm = true;
   std::uint32_t streams = 1;
+  bool keep_contents = false;
   bool peer = false;             // another device that may touch this one's memory
   std::uint64_t host_bytes = 0;  // that the device may map
   Options allocator{};
@@ -62,6 +64,7 @@ class Machine {
  private:
   struct Live {
     DeviceAddress address = 0;
+    DeviceAddress begin = 0;  // of its memory: with checks, what is before the block
     std::uint64_t bytes = 0;
     std::uint64_t requested = 0;
     std::uint32_t stream = 0;     // allocated on
@@ -74,6 +77,7 @@ class Machine {
     std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
     bool used_elsewhere = false;   // and the other device's
     bool elsewhere_last = false;   // which used it last
+    bool fenced = false;
   };
   // A freed block that PyTorch's allocator would count as active, as long as other streams' work
   // that used it goes on.
@@ -152,6 +156,10 @@ class Machine {
   std::string free(std::size_t index);
   /// A kernel of that stream writes the block, after its last user.
   std::string launch(Live& block, std::uint32_t stream, std::uint32_t duration_us);
+  [[nodiscard]] std::uint64_t page_bytes() const {
+    return align_up(options_.allocator.page_size,
+                    options_.has_vmm ? options_.granularity_bytes : 2 << 20);
+  }
   std::string check_statistics();
   // What is live, held, or may be counted still.
   [[nodiscard]] std::string check_active(const Stat& stat, std::uint64_t live,

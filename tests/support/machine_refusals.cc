@@ -61,8 +61,7 @@ std::string Machine::why_it_fits(const Asked& asked) {
   const PoolId pool = pool_of(asked.stream);
   const Options& options = options_.allocator;
   const bool faulted = faults_fired() != asked.faults;
-  const std::uint64_t page_bytes =
-      align_up(options.page_size, options_.has_vmm ? options_.granularity_bytes : 2 << 20);
+  const std::uint64_t page_bytes = this->page_bytes();
   const auto in_pages = [&](std::uint64_t bytes) { return bytes / page_bytes * page_bytes; };
   const auto reserved =
       static_cast<std::uint64_t>(allocator_->statistics().reserved_bytes.all.current);
@@ -92,7 +91,9 @@ std::string Machine::why_it_fits(const Asked& asked) {
                               (segments && may_have(one, {}, faulted)));
     });
   }
-  const std::uint64_t need = align_up(asked.bytes, page_bytes);
+  const std::uint64_t bands =
+      options.check.redzones && pool == PoolId{} ? RedZones::kBefore + RedZones::kLeastBehind : 0;
+  const std::uint64_t need = align_up(align_up(asked.bytes, 512) + bands, page_bytes);
   const bool over = segments && reserved - std::min(reserved, free) + need > limit_;
   if (free + left >= need && !over) return fmt::format("{} B are free and {} B left", free, left);
   if (options.spill == 0 || capturing_ || faulted || !windows) return "";
@@ -132,8 +133,10 @@ std::string Machine::judge_refusal(const Asked& asked, Status status) {
                        faulted ? " after a failed call" : "", to_string(status), fits,
                        allocator_->last_failure());
   }
-  // What the driver refused to take back before may have gone.
-  const bool less = gpu_.used_bytes(0) < asked.used_bytes && faulted_;
+  // What the driver refused to take back before may have gone, and blocks with a fence that were
+  // freed while a graph was captured.
+  const bool goes = faulted_ || options_.allocator.fence.one_of != 0;
+  const bool less = gpu_.used_bytes(0) < asked.used_bytes && goes;
   if (faulted || (gpu_.peak_used_bytes(0) == asked.peak_used_bytes &&
                   (gpu_.used_bytes(0) == asked.used_bytes || less))) {
     return "";

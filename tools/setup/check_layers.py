@@ -8,6 +8,7 @@ LAYERS = [
     "allocator/base",
     "allocator/driver",
     "allocator/memory",
+    "allocator/check",
     "allocator/heap",
     "allocator/stream",
     "allocator/device",

@@ -1,0 +1,42 @@
+// Contents: device memory filled with a word, and looked through for what is not that word.
+//
+//   fill   ffff ffff ffff ffff ffff ffff      cuMemsetD32Async, in stream order
+//   find   ffff ffff ffff 1234 ffff ffff      -> 2 wrong bytes, the first at 12
+//
+// Small ranges are copied to the host and compared there; where libgapless_kernels.so is and memory
+// is real, large ones are read on the device (kernels/integrity.h). A simulated GPU does not know
+// what kernels wrote that it did not run: of what it does not know nothing is said.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "allocator/driver/driver.h"
+
+namespace gapless {
+
+/// What differs in a range.
+struct Difference {
+  std::uint64_t bytes = 0;  // how many
+  DeviceAddress first = 0;  // of them
+};
+
+class Contents {
+ public:
+  Contents(Driver& driver, DeviceIndex device) : driver_(driver), device_(device) {}
+
+  /// The words that touch [begin, end) become `word`: up to three bytes more on either side.
+  DriverStatus fill(DeviceAddress begin, DeviceAddress end, std::uint32_t word,
+                    StreamHandle stream);
+  /// Bytes of [begin, end) that are not as fill() left them, after the stream's earlier work; waits
+  /// for it.
+  DriverStatus compare(DeviceAddress begin, DeviceAddress end, std::uint32_t word,
+                       StreamHandle stream, Difference& difference);
+
+ private:
+  Driver& driver_;
+  DeviceIndex device_;
+  std::vector<unsigned char> buffer_;
+};
+
+}  // namespace gapless
