@@ -97,6 +97,13 @@ int gapless_owns(const gapless_allocator* allocator, const void* memory, size_t*
   return 0;
 }
 
+gapless_status gapless_check(gapless_allocator* allocator, int32_t device) {
+  return on_device(allocator, device, [](DeviceAllocator& found) {
+    found.check_now();
+    return GAPLESS_OK;
+  });
+}
+
 gapless_status gapless_dump(const gapless_allocator* allocator, const char* path) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr || path == nullptr) {

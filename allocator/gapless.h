@@ -174,6 +174,11 @@ gapless_status gapless_trim(gapless_allocator* allocator, int32_t device, size_t
 /* Reserves no more than `bytes` on the device from now on. */
 gapless_status gapless_set_limit(gapless_allocator* allocator, int32_t device, size_t bytes);
 
+/* Where the options ask for checks: looks at the bands around every live block of the device now,
+ * which waits for it, and tells on standard error what is wrong. All that was found so far is in
+ * gapless_describe's JSON, as the device's "mistakes". */
+gapless_status gapless_check(gapless_allocator* allocator, int32_t device);
+
 /* Writes the state of every device as JSON to the file, for `gapless inspect`. */
 gapless_status gapless_dump(const gapless_allocator* allocator, const char* path);
 

@@ -1,5 +1,6 @@
 #include "torch_plugin/adapter/call_sites.h"
 
+#include <array>
 #include <atomic>
 
 #include <dlfcn.h>
@@ -8,6 +9,7 @@ namespace gapless::torch_plugin {
 namespace {
 
 std::atomic<gapless_torch_call_sites> namer{nullptr};
+std::atomic<gapless_torch_call_site> teller{nullptr};
 
 // Python's functions (Python.h), found at run time: C++ programs have none.
 struct Python {
@@ -70,15 +72,27 @@ void load_package() {
   python.release_lock(state);
 }
 
+void load_package_once() {
+  static std::atomic<bool> asked{false};
+  if (!asked.exchange(true)) load_package();
+}
+
 }  // namespace
 
 void set_call_sites_namer(gapless_torch_call_sites function) { namer.store(function); }
+void set_call_site_teller(gapless_torch_call_site function) { teller.store(function); }
+
+std::string call_site() {
+  if (teller.load() == nullptr) load_package_once();
+  std::array<char, 512> text{};
+  if (const gapless_torch_call_site tell = teller.load()) tell(text.data(), text.size());
+  return text.data();
+}
 
 void set_package(const std::string& folder) { package() = folder; }
 
 gapless_torch_places call_sites(DeviceIndex device) {
-  static std::atomic<bool> asked{false};
-  if (namer.load() == nullptr && !asked.exchange(true)) load_package();
+  if (namer.load() == nullptr) load_package_once();
   gapless_torch_places places{};
   if (const gapless_torch_call_sites name = namer.load()) name(device, &places);
   return places;

@@ -14,6 +14,10 @@ namespace gapless::torch_plugin {
 
 /// Who knows, from now on; nullptr: nobody.
 void set_call_sites_namer(gapless_torch_call_sites function);
+void set_call_site_teller(gapless_torch_call_site function);
+
+/// Where the calling thread is: "train.py:42 (step)"; empty where nobody knows. As call_sites().
+std::string call_site();
 
 /// The folder of the package's files; empty: none is known.
 void set_package(const std::string& folder);

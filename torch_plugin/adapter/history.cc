@@ -54,7 +54,7 @@ void History::add_tracker(torch_cuda::AllocatorTraceTracker tracker) {
 
 void History::update_watching() {
   // Blocks whose place is known must be followed until they are freed.
-  watching_ = enabled_ || !trackers_.empty() || kept_contexts_ != 0;
+  watching_ = always_ || enabled_ || !trackers_.empty() || kept_contexts_ != 0;
 }
 
 Context History::gather(torch_cuda::RecordContext level) const {

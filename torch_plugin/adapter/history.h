@@ -47,6 +47,12 @@ class History {
 
   /// Whether requests must go through watch().
   [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
+  /// They must from now on, whether anything is recorded or not.
+  void watch_always() {
+    const std::scoped_lock lock(mutex_);
+    always_ = true;
+    update_watching();
+  }
   /// One request of a device at a time; recursive, for a failing request calls others.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> watch(DeviceIndex device) {
     return std::unique_lock(of(device).mutex);
@@ -103,6 +109,7 @@ class History {
   std::atomic<std::size_t> kept_contexts_{0};
 
   std::mutex mutex_;  // of what follows
+  bool always_ = false;
   std::size_t most_entries_ = 1;
   std::set<TraceEntry::Action> skipped_;
   std::vector<torch_cuda::AllocatorTraceTracker> trackers_;

@@ -88,6 +88,10 @@ void gapless_torch_name_call_sites(gapless_torch_call_sites function) {
   gapless::torch_plugin::set_call_sites_namer(function);
 }
 
+void gapless_torch_tell_call_site(gapless_torch_call_site function) {
+  gapless::torch_plugin::set_call_site_teller(function);
+}
+
 void gapless_torch_set_package(const char* folder) {
   gapless::torch_plugin::set_package(folder == nullptr ? "" : folder);
 }

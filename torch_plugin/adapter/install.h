@@ -46,6 +46,12 @@ typedef void (*gapless_torch_call_sites)(int device, gapless_torch_places* place
  * part of the message. Only Python can read those traces. NULL: nobody is called. */
 void gapless_torch_name_call_sites(gapless_torch_call_sites function);
 
+/* Where the calling thread is in the program: "train.py:42 (step)" to `text`, up to `room` bytes
+ * with a terminating 0; "" where it is not known. Called from now on before each request, without a
+ * lock held, where GAPLESS_CONF asks for checks. NULL: nobody is called. */
+typedef void (*gapless_torch_call_site)(char* text, size_t room);
+void gapless_torch_tell_call_site(gapless_torch_call_site function);
+
 /* The folder of the Python package's files, which this may load where nobody has set such a
  * function by the time one would be called; NULL or "": there is none. */
 void gapless_torch_set_package(const char* folder);

@@ -7,6 +7,7 @@ namespace {
 
 struct Piece {
   DeviceAddress address;
+  DeviceAddress given;  // as the program knows it
   std::uint64_t bytes;
   std::uint64_t requested_bytes;
   StreamHandle stream;
@@ -21,12 +22,12 @@ std::vector<Piece> pieces_of(const HeapReport& report) {
   std::vector<Piece> pieces;
   for (const BlockReport& block : report.home) {
     if (block.kind == Kind::lent) continue;
-    pieces.push_back({block.address, block.bytes, block.requested_bytes, block.stream, block.pool,
-                      block.kind == Kind::live, block.kind != Kind::hole, false});
+    pieces.push_back({block.address, block.given, block.bytes, block.requested_bytes, block.stream,
+                      block.pool, block.kind == Kind::live, block.kind != Kind::hole, false});
   }
   for (const WindowBlockReport& block : report.window_blocks) {
-    pieces.push_back({block.address, block.bytes, block.requested_bytes, block.stream, block.pool,
-                      !block.held, true, true});
+    pieces.push_back({block.address, block.given, block.bytes, block.requested_bytes, block.stream,
+                      block.pool, !block.held, true, true});
   }
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.address < b.address; });
@@ -65,7 +66,7 @@ std::vector<torch_cuda::SegmentInfo> segments_of(
     if (piece.allocated) {
       segment.allocated_size += piece.bytes;
       segment.requested_size += piece.requested_bytes;
-      block.context_when_allocated = context_of(pointer_of(piece.address));
+      block.context_when_allocated = context_of(pointer_of(piece.given));
     }
     if (piece.active) segment.active_size += piece.bytes;
     segment.blocks.push_back(std::move(block));

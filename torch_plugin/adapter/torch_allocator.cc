@@ -6,6 +6,7 @@
 
 #include "allocator/c_api.h"
 #include "allocator/driver/cuda_driver.h"
+#include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/newer.h"
 #include "torch_plugin/adapter/settings.h"
 
@@ -98,6 +99,10 @@ void TorchAllocator::prepare(DeviceIndex device) {
     return freed;
   });
   core_of(device).add_free_memory_callback([this] { return earlier_.give_back(); });
+  if (core_of(device).checks()) {
+    core_of(device).set_call_site_source(call_site);
+    history_->watch_always();
+  }
   core_of(device).set_mapping_observer([this, device](const MappingChange& change) {
     if (history_->watching()) history_->record_mapping(device, change);
   });
@@ -291,10 +296,24 @@ bool TorchAllocator::free_watched(void* pointer) {
       note(TraceEntry::FREE_REQUESTED);
       note(TraceEntry::FREE_COMPLETED);
       history_->set_cause(device, place);
-      (void)allocator.free(address, &usage);
+      if (allocator.checks()) {
+        // A simulated GPU forgets then what the block holds, but not with what poison it is filled.
+        const DeviceStatistics before = allocator.statistics();
+        const auto sum = [](const PoolStat& stat) {
+          return static_cast<std::uint64_t>(stat.all.current);
+        };
+        usage = {found->requested_bytes, sum(before.allocated_bytes) - found->bytes,
+                 sum(before.reserved_bytes)};
+        tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
+        (void)allocator.free(address);
+      } else {
+        (void)allocator.free(address, &usage);
+      }
       history_->set_cause(device, nullptr);
     }
-    tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
+    if (!allocator.checks()) {
+      tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
+    }
     trace_deallocation(pointer);
     return true;
   }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._oom_advice import oom_advice
     from ._patch_loss import patch_loss
 
-__all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "config", "estimate_memory_usage",
+__all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "check_memory", "config", "dump", "estimate_memory_usage",
            "get_optimal_batch_size", "install", "is_installed", "memory_stats", "nn", "oom_advice", "patch_loss",
            "pluggable_allocator", "report", "sleep", "snapshot", "suggest_batch_size", "trace", "trim", "wake"]
 __version__ = "0.1.0"
@@ -233,6 +233,29 @@ def trim(device: Any = None, keep_bytes: int = 0) -> int:
     _installed().trim(index, keep_bytes)
     after: int = torch.cuda.memory_reserved(index)
     return before - after
+
+
+def dump(path: str | os.PathLike[str]) -> None:
+    """Writes what gapless knows of all devices to a file, for `gapless inspect`: also after a kernel has failed."""
+    import json
+
+    described = _installed().describe()
+    with open(path, "w", encoding="ascii") as file:
+        json.dump(described, file)
+
+
+def check_memory(device: Any = None) -> list[dict[str, Any]]:
+    """Looks at the memory around every live tensor of the device now, and gives what was found since the program
+    began: [{"kind": "behind" | "before" | "after_free", "text", "address", "requested_bytes", "stream", "call_site",
+    "first_offset", "wrong_bytes", "age_s"}], in order, the last 1,000. Each is told on standard error as well. Waits
+    for the device. Raises GaplessError where no checks were asked for (GAPLESS_CONF=check:redzones, docs/checks.md)."""
+    index = _device(device)
+    library = _installed()
+    library.check(index)
+    described = library.describe()["devices"][index]
+    if "mistakes" not in described:
+        raise GaplessError("no checks were asked for: GAPLESS_CONF=check:poison+redzones")
+    return list(described["mistakes"])
 
 
 def _pool_id(pool: Any) -> tuple[int, int]:

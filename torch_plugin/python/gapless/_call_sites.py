@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 from typing import Any
 
 _SHOWN = 5
@@ -19,6 +20,7 @@ class _Places(ctypes.Structure):
 
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(_Places))
+_HERE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def size(count: int) -> str:
@@ -113,10 +115,37 @@ def _write(device: int, places: Any) -> None:
         return
 
 
-_callback = _CALLBACK(_write)
+def here() -> str:
+    """"train.py:42 (step)" of the innermost frame of the calling thread that is neither torch's nor this package's;
+    "" where there is none, as in the threads of backward()."""
+    torch = sys.modules.get("torch")
+    not_ours = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__ or "") + os.sep if torch else "<")
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(not_ours):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame is not None else ""
+
+
+def _write_here(text: int, room: int) -> None:
+    try:
+        line = _whole(here(), room)
+        ctypes.memmove(text, line + b"\0", len(line) + 1)
+    except Exception:  # the request matters more
+        return
+
+
+_callback, _here_callback = _CALLBACK(_write), _HERE(_write_here)
+
+
+def _end(function: Any, _callback: Any) -> None:
+    function(None)
 
 
 def tell(library: ctypes.CDLL) -> None:
     """Messages of the adapter name call sites from now on, until the interpreter ends."""
-    library.gapless_torch_name_call_sites(_callback)
-    atexit.register(library.gapless_torch_name_call_sites, None)
+    for function, callback in ((library.gapless_torch_name_call_sites, _callback),
+                               (library.gapless_torch_tell_call_site, _here_callback)):
+        function.argtypes = [ctypes.c_void_p]
+        function(ctypes.cast(callback, ctypes.c_void_p))
+        # Keeps the callback, too: nobody else may know this module.
+        atexit.register(_end, function, callback)

@@ -183,6 +183,9 @@ class Library:
     def _fail(self) -> NoReturn:
         raise GaplessError(_last_error(self._library))
 
+    def check(self, device: int) -> None:
+        self._check(self._library.gapless_check(self._handle(), ctypes.c_int32(device)))
+
     def trim(self, device: int, keep_bytes: int) -> None:
         self._check(self._library.gapless_trim(self._handle(), ctypes.c_int32(device), ctypes.c_size_t(keep_bytes)))
 
