@@ -1,11 +1,14 @@
 // gapless inspect: where the memory is, and what is lost between.
+#include <charconv>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/json_text.h"
+#include "allocator/report/address.h"
 #include "allocator/report/fragmentation.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
@@ -18,6 +21,7 @@ using nlohmann::json;
 
 struct InspectArguments {
   std::vector<std::string> dumps;
+  std::string address;  // as typed
   std::size_t blocks = 10;
   std::size_t segments = 8;
   bool as_json = false;
@@ -69,6 +73,46 @@ json to_json(const MemoryState& state, const Fragmentation& found) {
           {"holes", holes},
           {"largest_request_bytes", found.largest_request_bytes},
           {"biggest_blocks", biggest}};
+}
+
+json to_json(const NearBlock& near) {
+  json entry = {{"address", near.block.given_address()},
+                {"bytes", near.block.bytes},
+                {"requested_bytes", near.block.requested_bytes},
+                {"stream", near.block.stream},
+                {"site", near.block.site},
+                {"offset", near.offset},
+                {"behind_bytes", near.behind_bytes()}};
+  if (near.block.freed_s) entry["freed_s"] = *near.block.freed_s;
+  return entry;
+}
+
+json to_json(const MemoryState& state, const AddressReport& report) {
+  json entry = {{"dump", state.name}, {"source", state.source}, {"address", report.address}};
+  if (report.device >= 0) entry["device"] = report.device;
+  if (report.block) {
+    entry["segment"] = report.segment;
+    entry["block"] = to_json(*report.block);
+    entry["block"]["state"] = report.block->block.kind == StateBlock::Kind::live   ? "live"
+                              : report.block->block.kind == StateBlock::Kind::free ? "free"
+                                                                                   : "pending";
+  }
+  if (report.before) entry["before"] = to_json(*report.before);
+  if (report.after) entry["after"] = to_json(*report.after);
+  entry["freed"] = json::array();
+  for (const NearBlock& freed : report.freed) entry["freed"].push_back(to_json(freed));
+  return entry;
+}
+
+// "0x7f12..." or the same in decimal.
+std::optional<std::uint64_t> read_address(const std::string& text) {
+  const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  const char* const begin = text.data() + (hexadecimal ? 2 : 0);
+  const char* const end = text.data() + text.size();
+  std::uint64_t address = 0;
+  const auto [stop, error] = std::from_chars(begin, end, address, hexadecimal ? 16 : 10);
+  if (error != std::errc{} || stop != end) return {};
+  return address;
 }
 
 void add_row(Table& table, const MemorySum& sum) {
@@ -158,8 +202,19 @@ void print_report(const MemoryState& state, const Fragmentation& found,
 int run(const InspectArguments& arguments) {
   json list = json::array();
   bool first = true;
+  const std::optional<std::uint64_t> address = read_address(arguments.address);
   const bool all_good = for_each_file(arguments.dumps, [&](const std::string& path) {
-    const MemoryState state = load_state(path);
+    const MemoryState state = load_state(path, address);
+    if (address) {
+      const AddressReport report = report_address(state, *address);
+      if (arguments.as_json) {
+        list.push_back(to_json(state, report));
+        return;
+      }
+      fmt::print("{}{}\n{}", first ? "" : "\n", state.name, to_text(report));
+      first = false;
+      return;
+    }
     const Fragmentation found = analyze(state, arguments.blocks);
     if (arguments.as_json) {
       list.push_back(to_json(state, found));
@@ -185,6 +240,7 @@ void add_inspect(CLI::App& app, int& status) {
       "Examples:\n"
       "  gapless inspect snapshot.pickle\n"
       "  gapless inspect snapshot.pickle --blocks 30 --json\n"
+      "  gapless inspect dump.json --address 0x7f1200000400     what is, or was, there\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line or file (the others are shown).");
   command->add_option("dump", arguments->dumps, "PyTorch snapshots or gapless dumps")->required();
@@ -194,6 +250,14 @@ void add_inspect(CLI::App& app, int& status) {
   command->add_option("--segments", arguments->segments, "How many segments to show")
       ->capture_default_str()
       ->check(whole_number());
+  command
+      ->add_option("--address", arguments->address,
+                   "Say what is at that address, and what was there before, as far as the file\n"
+                   "tells: a snapshot's history, what checks remember (docs/checks.md)")
+      ->check([](const std::string& text) {
+        return read_address(text) ? ""
+                                  : "\"" + text + "\": expected an address such as 0x7f1200000400";
+      });
   command->add_flag("--json", arguments->as_json, "One JSON object per file, with every segment");
   command->callback([arguments, &status] { status = run(*arguments); });
 }

@@ -1,6 +1,7 @@
 #include "allocator/base/json_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "allocator/base/error.h"
@@ -144,6 +145,15 @@ std::uint64_t JsonFields::number(const char* key, std::uint64_t most, std::uint6
   }
   fail(key, "expected a whole number from " + std::to_string(least) + " to " +
                 std::to_string(most) + ", is " + kind_of(value));
+}
+
+double JsonFields::real(const char* key) const {
+  const json& value = at(key);
+  if (value.is_number()) {
+    const auto number = value.get<double>();
+    if (std::isfinite(number) && number >= 0) return number;
+  }
+  fail(key, "expected a number from 0 on, is " + kind_of(value));
 }
 
 bool JsonFields::flag(const char* key) const {

@@ -31,6 +31,8 @@ class JsonFields {
   /// A whole number from `least` to `most`.
   [[nodiscard]] std::uint64_t number(const char* key, std::uint64_t most = UINT64_MAX,
                                      std::uint64_t least = 0) const;
+  /// A number that is finite and not negative.
+  [[nodiscard]] double real(const char* key) const;
   [[nodiscard]] bool flag(const char* key) const;
   [[nodiscard]] const std::string& text(const char* key) const;
   [[nodiscard]] const nlohmann::json::array_t& list(const char* key, std::uint64_t most) const;

@@ -63,6 +63,49 @@ json to_json(const HeapCounters& counters) {
           {"window_pages_mapped", counters.windows.pages_mapped}};
 }
 
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// A block that was freed; times in seconds before the dump.
+json to_json(const CheckedBlock& block, std::chrono::steady_clock::time_point now) {
+  json entry = {{"address", block.address},
+                {"bytes", block.bytes},
+                {"requested_bytes", block.requested_bytes},
+                {"stream", block.stream},
+                {"call_site", block.call_site},
+                {"age_s", seconds(now - block.since)}};
+  entry["freed_s"] = seconds(now - block.freed);
+  entry["fenced"] = block.fenced;
+  return entry;
+}
+
+json to_json(const Mistake& mistake) {
+  json entry = {
+      {"kind", name_of(mistake.kind)},        {"text", to_text(mistake)},
+      {"address", mistake.block.address},     {"requested_bytes", mistake.block.requested_bytes},
+      {"stream", mistake.block.stream},       {"call_site", mistake.block.call_site},
+      {"first_offset", mistake.first_offset}, {"wrong_bytes", mistake.wrong_bytes},
+      {"age_s", seconds(mistake.age)}};
+  if (mistake.kind == Mistake::Kind::after_free) entry["free_for_s"] = seconds(mistake.free_for);
+  return entry;
+}
+
+// What checks know, where they are asked for.
+void add_checks(json& device, const HeapReport& report) {
+  const auto now = std::chrono::steady_clock::now();
+  device["freed"] = json::array();
+  for (const CheckedBlock& block : report.freed) device["freed"].push_back(to_json(block, now));
+  device["call_sites"] = json::array();
+  for (const CheckedBlock& block : report.checked) {
+    device["call_sites"].push_back({{"address", block.address},
+                                    {"call_site", block.call_site},
+                                    {"age_s", seconds(now - block.since)}});
+  }
+  device["mistakes"] = json::array();
+  for (const Mistake& mistake : report.mistakes) device["mistakes"].push_back(to_json(mistake));
+}
+
 json to_json(const HeapReport& report) {
   json home = json::array();
   for (const BlockReport& block : report.home) {
@@ -72,7 +115,10 @@ json to_json(const HeapReport& report) {
                   {"stream", block.stream},
                   {"pool", {block.pool.first, block.pool.second}},
                   {"on_host", block.spilled}};
-    if (block.kind == BlockReport::Kind::live) entry["requested_bytes"] = block.requested_bytes;
+    if (block.kind == BlockReport::Kind::live) {
+      entry["requested_bytes"] = block.requested_bytes;
+      if (block.given != block.address) entry["given"] = block.given;
+    }
     home.push_back(std::move(entry));
   }
   json window_blocks = json::array();
@@ -83,20 +129,24 @@ json to_json(const HeapReport& report) {
                              {"stream", block.stream},
                              {"pool", {block.pool.first, block.pool.second}},
                              {"held", block.held}});
+    if (block.given != block.address) window_blocks.back()["given"] = block.given;
+    if (block.fenced) window_blocks.back()["fenced"] = true;
   }
-  return {{"device", report.device},
-          {"device_name", report.device_name},
-          {"total_bytes", report.total_bytes},
-          {"limit_bytes", report.limit_bytes},
-          {"page_bytes", report.page_bytes},
-          {"statistics", to_json(report.statistics)},
-          {"counters", to_json(report.counters)},
-          {"home", std::move(home)},
-          {"window_blocks", std::move(window_blocks)},
-          {"windows", report.windows},
-          {"window_mapped_bytes", report.window_mapped_bytes},
-          {"free_page_bytes", report.free_page_bytes},
-          {"spilled_bytes", report.spill.bytes}};
+  json device = {{"device", report.device},
+                 {"device_name", report.device_name},
+                 {"total_bytes", report.total_bytes},
+                 {"limit_bytes", report.limit_bytes},
+                 {"page_bytes", report.page_bytes},
+                 {"statistics", to_json(report.statistics)},
+                 {"counters", to_json(report.counters)},
+                 {"home", std::move(home)},
+                 {"window_blocks", std::move(window_blocks)},
+                 {"windows", report.windows},
+                 {"window_mapped_bytes", report.window_mapped_bytes},
+                 {"free_page_bytes", report.free_page_bytes},
+                 {"spilled_bytes", report.spill.bytes}};
+  if (report.checks) add_checks(device, report);
+  return device;
 }
 
 }  // namespace

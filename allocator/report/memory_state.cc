@@ -1,6 +1,9 @@
 #include "allocator/report/memory_state.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <unordered_map>
+#include <utility>
 
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
@@ -13,6 +16,9 @@ namespace gapless {
 namespace {
 
 using nlohmann::json;
+
+// A node of a map of texts.
+constexpr std::uint64_t kNodeBytes = 64;
 
 // Reads what write_dump wrote, on the file's budget.
 class DumpReader {
@@ -42,9 +48,20 @@ class DumpReader {
  private:
   void read_device(const JsonFields& device) {
     device_ = static_cast<DeviceIndex>(device.number("device", kMostDevices - 1));
+    sites_.clear();
+    if (device.has("call_sites")) {
+      each(device, "call_sites", [&](const JsonFields& entry) {
+        const std::string& site = entry.text("call_site");
+        budget_.hold(2 * kNodeBytes + ReadBudget::allocated_text(site.size()), "call_sites");
+        sites_[entry.number("address")] = site;
+      });
+    }
     each(device, "home", [&](const JsonFields& entry) { add_home_block(entry); });
     follows_ = nullptr;
     each(device, "window_blocks", [&](const JsonFields& entry) { add_window_block(entry); });
+    if (device.has("freed")) {
+      each(device, "freed", [&](const JsonFields& entry) { add_freed(entry); });
+    }
     state_.joinable_free_bytes += device.number("free_page_bytes", kMostTraceBytes);
     state_.page_bytes = device.number("page_bytes", kMostTraceBytes);
     state_.windows += static_cast<std::uint32_t>(device.number("windows", UINT32_MAX));
@@ -64,6 +81,14 @@ class DumpReader {
     block.address = entry.number("address");
     block.bytes = entry.number("bytes", kMostTraceBytes);
     block.stream = entry.number("stream");
+    if (entry.has("given")) {
+      block.before =
+          entry.number("given", block.address + block.bytes, block.address) - block.address;
+    }
+    if (const auto site = sites_.find(block.given_address()); site != sites_.end()) {
+      block.site = site->second;
+      budget_.hold(ReadBudget::allocated_text(block.site.size()), "call_sites");
+    }
     total_bytes_ += block.bytes;
     if (total_bytes_ > kMostTraceBytes) entry.fail("bytes", "more than 1 PiB in all");
     return block;
@@ -98,9 +123,25 @@ class DumpReader {
     const bool held = entry.has("held") && entry.flag("held");
     block.kind = held ? StateBlock::Kind::pending : StateBlock::Kind::live;
     block.requested_bytes = entry.number("requested_bytes");
-    StateSegment& segment = add_segment(block.address, "window");
+    const bool fenced = entry.has("fenced") && entry.flag("fenced");
+    StateSegment& segment = add_segment(block.address, fenced ? "fenced" : "window");
     segment.stream = block.stream;
     add(segment, block);
+  }
+
+  void add_freed(const JsonFields& entry) {
+    FreedBlock freed;
+    freed.device = device_;
+    freed.fenced = entry.flag("fenced");
+    freed.block.address = entry.number("address");
+    freed.block.bytes = entry.number("bytes", kMostTraceBytes);
+    freed.block.requested_bytes = entry.number("requested_bytes");
+    freed.block.stream = entry.number("stream");
+    freed.block.site = entry.text("call_site");
+    freed.block.freed_s = entry.real("freed_s");
+    budget_.hold(ReadBudget::allocated_text(freed.block.site.size()), "freed");
+    budget_.make_room(state_.freed, 1, "freed");
+    state_.freed.push_back(std::move(freed));
   }
 
   StateSegment& add_segment(std::uint64_t address, const char* pool) {
@@ -122,14 +163,50 @@ class DumpReader {
   ReadBudget budget_;
   MemoryState state_;
   DeviceIndex device_ = 0;
+  std::unordered_map<std::uint64_t, std::string> sites_;  // of the device's live blocks
   StateSegment* follows_ = nullptr;  // of the home, which the next block may go on with
   std::uint64_t total_bytes_ = 0;
 };
 
 }  // namespace
 
-MemoryState state_of(Snapshot snapshot) {
+namespace {
+
+// The blocks of a recording that were freed and lay at that address, in order.
+void add_freed(const Trace& trace, std::uint64_t address, std::vector<FreedBlock>& freed) {
+  std::unordered_map<std::uint32_t, const TraceEvent*> live;
+  for (const TraceEvent& event : trace.events) {
+    if (event.kind == EventKind::alloc) {
+      if (event.address <= address && address - event.address < event.bytes) {
+        live[event.block] = &event;
+      }
+    } else if (event.kind == EventKind::free) {
+      const auto found = live.find(event.block);
+      if (found == live.end()) continue;
+      const TraceEvent& made = *found->second;
+      FreedBlock block;
+      block.device = trace.device;
+      block.block.address = made.address;
+      block.block.bytes = made.bytes;
+      block.block.requested_bytes = made.bytes;
+      block.block.stream = trace.streams[made.stream];
+      block.block.site = trace.sites[made.site];
+      if (const std::uint64_t end = trace.events.back().time_us; event.time_us != 0 && end != 0) {
+        block.block.freed_s = static_cast<double>(end - std::min(end, event.time_us)) / 1e6;
+      }
+      freed.push_back(std::move(block));
+      live.erase(found);
+    }
+  }
+}
+
+}  // namespace
+
+MemoryState state_of(Snapshot snapshot, std::optional<std::uint64_t> freed_at) {
   MemoryState state;
+  if (freed_at) {
+    for (const Trace& trace : snapshot.traces) add_freed(trace, *freed_at, state.freed);
+  }
   state.name = snapshot.name;
   state.source = "PyTorch snapshot";
   for (SnapshotSegment& source : snapshot.segments) {
@@ -162,7 +239,7 @@ MemoryState read_dump(const std::string& text, const std::string& name) {
   return DumpReader(text, name).read();
 }
 
-MemoryState load_state(const std::string& path) {
+MemoryState load_state(const std::string& path, std::optional<std::uint64_t> freed_at) {
   std::string bytes = read_file(path);
   if (looks_like_compact(bytes)) {
     throw InputError(path +
@@ -173,7 +250,7 @@ MemoryState load_state(const std::string& path) {
     state.name = std::filesystem::path(path).stem().string();
     return state;
   }
-  return state_of(snapshot_of(std::move(bytes), path));
+  return state_of(snapshot_of(std::move(bytes), path), freed_at);
 }
 
 }  // namespace gapless

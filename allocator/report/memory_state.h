@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,12 @@ struct StateBlock {
   std::uint64_t bytes = 0;
   std::uint64_t requested_bytes = 0;  // live and pending
   std::uint64_t stream = 0;
-  std::string site;  // where it was allocated, if known
+  std::string site;               // where it was allocated, if known
+  std::uint64_t before = 0;       // bytes in front of what the program has: a check's band
+  std::optional<double> freed_s;  // of a freed block: seconds before the recording's end, if known
+
+  /// Where the block begins as the program knows it.
+  [[nodiscard]] std::uint64_t given_address() const { return address + before; }
 };
 
 struct StateSegment {
@@ -35,26 +41,37 @@ struct StateSegment {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t stream = 0;
-  std::string pool;  // "small", "large", "home"; a private pool's id follows in brackets
+  // "small", "large", "home", "window", "fenced"; a private pool's id follows in brackets
+  std::string pool;
   std::vector<StateBlock> blocks;  // by address; together as long as the segment
+};
+
+/// A block that was there before, as far as the recording goes back.
+struct FreedBlock {
+  StateBlock block;
+  DeviceIndex device = 0;
+  bool fenced = false;  // its addresses were not mapped again
 };
 
 struct MemoryState {
   std::string name;
   std::string source;  // "PyTorch snapshot" or "gapless dump"
   std::vector<StateSegment> segments;
+  std::vector<FreedBlock> freed;  // the one freed last is the last
   /// gapless joins free pages to windows, so more than the largest hole can be had; 0 elsewhere.
   std::uint64_t joinable_free_bytes = 0;
   std::uint64_t page_bytes = 0;
   std::uint32_t windows = 0;
 };
 
-MemoryState state_of(Snapshot snapshot);
+/// `freed_at`: with what was freed and lay at that address.
+MemoryState state_of(Snapshot snapshot, std::optional<std::uint64_t> freed_at = {});
 
 /// Reads what write_dump (dump.h) wrote. Throws InputError; `name` stands in errors.
 MemoryState read_dump(const std::string& text, const std::string& name);
 
 /// A PyTorch snapshot or a gapless dump, told apart by its first bytes. Throws InputError.
-MemoryState load_state(const std::string& path);
+/// `freed_at`: as for state_of(); a dump has what checks remember.
+MemoryState load_state(const std::string& path, std::optional<std::uint64_t> freed_at = {});
 
 }  // namespace gapless

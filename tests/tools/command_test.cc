@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -476,6 +477,25 @@ TEST_F(Command, InspectExplainsASnapshot) {
   const Output trace = run("inspect " + kTiny);
   EXPECT_EQ(trace.status, 2);
   EXPECT_THAT(trace.text, HasSubstr("is a trace"));
+}
+
+TEST_F(Command, InspectSaysWhatIsAtAnAddress) {
+  const json list = json::parse(run("inspect --json --blocks 1 " GAPLESS_SNAPSHOT).text);
+  const json& biggest = list[0]["biggest_blocks"][0];
+  const auto address = biggest["address"].get<std::uint64_t>();
+  const std::string at = fmt::format("inspect " GAPLESS_SNAPSHOT " --address {:#x}", address + 40);
+  EXPECT_THAT(run(at).text, HasSubstr("is at byte 40 of a block of"));
+  const json found = json::parse(run(at + " --json").text)[0];
+  EXPECT_EQ(found["address"], address + 40);
+  EXPECT_EQ(found["block"]["state"], "live");
+  EXPECT_EQ(found["block"]["offset"], 40);
+  EXPECT_EQ(found["block"]["requested_bytes"], biggest["requested_bytes"]);
+  EXPECT_THAT(run("inspect " GAPLESS_SNAPSHOT " --address 12").text, HasSubstr("not in or near"));
+  for (const std::string wrong : {"0x", "x", "-4", "0x12345678123456781", "12g"}) {
+    const Output output = run("inspect " GAPLESS_SNAPSHOT " --address " + wrong);
+    EXPECT_EQ(output.status, 2) << wrong;
+    EXPECT_THAT(output.text, HasSubstr("expected an address")) << wrong;
+  }
 }
 
 TEST_F(Command, OptionsListsThem) {
