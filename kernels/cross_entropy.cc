@@ -7,8 +7,6 @@
 #include "kernels/module.h"
 #include "kernels/parts.h"
 
-#define KERNELS_API extern "C" __attribute__((visibility("default")))
-
 namespace gapless::kernels {
 namespace {
 
@@ -67,12 +65,14 @@ int run(const gapless_cross_entropy* given, void* stream, Pass pass, const char*
     const bool is_plain = of.class_weights == nullptr && of.label_smoothing == 0 &&
                           of.z_loss == 0 && of.soft_cap == 0;
     if (pass == Pass::losses) {
-      return answer(launch("cross_entropy_losses", {blocks_of_threads(of.rows), 256}, stream, &of));
+      return answer(launch(gapless_cross_entropy_fat_binary, "cross_entropy_losses",
+                           {blocks_of_threads(of.rows), 256}, stream, &of));
     }
     const std::string kernel = std::string("cross_entropy_") + name + "_" +
                                std::to_string(of.type) + (is_plain ? "_plain" : "");
     const auto blocks = static_cast<unsigned>(std::min(of.rows, kMostBlocks));
-    return answer(launch(kernel.c_str(), {blocks, kThreads}, stream, &of));
+    return answer(
+        launch(gapless_cross_entropy_fat_binary, kernel.c_str(), {blocks, kThreads}, stream, &of));
   } catch (const std::exception& error) {  // there is no memory for a sentence
     return 1;
   }
@@ -87,8 +87,8 @@ int combine(const gapless_cross_entropy* given, const float* parts, std::int64_t
       return answer(std::move(error));
     if (parts == nullptr || shards < 1) return answer("parts: NULL, or of no shard");
     if (of.rows.rows == 0) return answer({});
-    return answer(
-        launch("cross_entropy_combine", {blocks_of_threads(of.rows.rows), 256}, stream, &of));
+    return answer(launch(gapless_cross_entropy_fat_binary, "cross_entropy_combine",
+                         {blocks_of_threads(of.rows.rows), 256}, stream, &of));
   } catch (const std::exception& error) {
     return 1;
   }

@@ -1,11 +1,15 @@
-// The kernels' fat binary, as nvcc made it.
-__asm__(
-    ".section .rodata\n"
-    ".balign 64\n"
-    ".globl gapless_kernels_fat_binary\n"
-    ".hidden gapless_kernels_fat_binary\n"
-    "gapless_kernels_fat_binary:\n"
-    ".incbin \"" GAPLESS_FAT_BINARY
-    "\"\n"
-    ".byte 0\n"
-    ".previous\n");
+// The kernels' fat binaries, as nvcc made them.
+#define EMBED(SYMBOL, FILE)                      \
+  __asm__(                                       \
+      ".section .rodata\n"                       \
+      ".balign 64\n"                             \
+      ".globl " SYMBOL                           \
+      "\n"                                       \
+      ".hidden " SYMBOL "\n" SYMBOL              \
+      ":\n"                                      \
+      ".incbin \"" GAPLESS_FAT_BINARIES "/" FILE \
+      "\"\n"                                     \
+      ".byte 0\n"                                \
+      ".previous\n")
+
+EMBED("gapless_cross_entropy_fat_binary", "cross_entropy.fatbin");

@@ -8,8 +8,6 @@
 
 #include "kernels/cross_entropy.h"
 
-extern "C" const unsigned char gapless_kernels_fat_binary[];
-
 namespace gapless::kernels {
 namespace {
 
@@ -66,20 +64,20 @@ std::mutex& mutex() {
   static auto* const made = new std::mutex;
   return *made;
 }
-std::map<void*, Loaded>& loaded_in() {
-  static auto* const made = new std::map<void*, Loaded>;
-  return *made;
+Loaded& loaded_in(void* context, const unsigned char* fat_binary) {
+  static auto* const made = new std::map<std::pair<void*, const unsigned char*>, Loaded>;
+  return (*made)[{context, fat_binary}];
 }
 
-std::string find(const char* kernel, void** function) {
+std::string find(const unsigned char* fat_binary, const char* kernel, void** function) {
   void* context = nullptr;
   if (const int status = driver().context(&context))
     return driver().said("cuCtxGetCurrent", status);
   if (context == nullptr) return "no CUDA context is current in this thread";
   const std::scoped_lock lock(mutex());
-  Loaded& loaded = loaded_in()[context];
+  Loaded& loaded = loaded_in(context, fat_binary);
   if (loaded.module == nullptr) {
-    if (const int status = driver().load(&loaded.module, gapless_kernels_fat_binary)) {
+    if (const int status = driver().load(&loaded.module, fat_binary)) {
       loaded.module = nullptr;
       return driver().said("cuModuleLoadData", status);
     }
@@ -102,10 +100,11 @@ std::string& last_error() {
 
 }  // namespace
 
-std::string launch(const char* kernel, Shape shape, void* stream, const void* argument) {
+std::string launch(const unsigned char* fat_binary, const char* kernel, Shape shape, void* stream,
+                   const void* argument) {
   if (!driver().error.empty()) return driver().error;
   void* function = nullptr;
-  if (std::string error = find(kernel, &function); !error.empty()) return error;
+  if (std::string error = find(fat_binary, kernel, &function); !error.empty()) return error;
   void* arguments[] = {const_cast<void*>(argument)};
   const int status = driver().launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream,
                                      arguments, nullptr);
@@ -120,6 +119,6 @@ int answer(std::string error) {
 
 }  // namespace gapless::kernels
 
-extern "C" __attribute__((visibility("default"))) const char* gapless_kernels_last_error(void) {
+KERNELS_API const char* gapless_kernels_last_error(void) {
   return gapless::kernels::last_error().c_str();
 }
