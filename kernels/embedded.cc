@@ -13,3 +13,4 @@
       ".previous\n")
 
 EMBED("gapless_cross_entropy_fat_binary", "cross_entropy.fatbin");
+EMBED("gapless_integrity_fat_binary", "integrity.fatbin");

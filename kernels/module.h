@@ -14,6 +14,7 @@
 
 // embedded.cc's.
 extern "C" const unsigned char gapless_cross_entropy_fat_binary[];
+extern "C" const unsigned char gapless_integrity_fat_binary[];
 
 namespace gapless::kernels {
 

@@ -3,7 +3,7 @@
 #   bin/gapless                              the command
 #   include/gapless/gapless.h, cxx/*.h       #include <gapless/gapless.h>
 #   lib/libgapless.so, libgapless_cuda.so    for C and C++; to preload into CUDA programs
-#   lib/libgapless_kernels.so                losses (gapless/kernels/cross_entropy.h), where nvcc was there
+#   lib/libgapless_kernels.so                losses and checks of memory (gapless/kernels/*.h), where nvcc was there
 #   lib/cmake/gapless, lib/pkgconfig         find_package(gapless): gapless::gapless; pkg-config gapless
 #   lib/gapless/                             the Python package, with what `gapless run` and `gapless dryrun` preload
 #
@@ -32,7 +32,7 @@ install(TARGETS gapless EXPORT gapless OPTIONAL)
 install(TARGETS gapless_cuda OPTIONAL)
 if(TARGET gapless_kernels)
   install(TARGETS gapless_kernels OPTIONAL)
-  install(FILES kernels/cross_entropy.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gapless/kernels)
+  install(FILES kernels/cross_entropy.h kernels/integrity.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gapless/kernels)
 endif()
 install(EXPORT gapless NAMESPACE gapless:: DESTINATION ${CMAKE_DIR} FILE gaplessTargets.cmake)
 file(CONFIGURE OUTPUT gaplessConfig.cmake
