@@ -1,9 +1,6 @@
 // How many bytes the loss kernels move: counted, as they run as PTX. One read and one write of the
 // logits is the least that forward and backward together can do; apart they read them once more,
 // and so does the kernel that does both, from the cache.
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "kernels/cross_entropy.h"
@@ -11,13 +8,6 @@
 
 namespace gapless::simgpu::ptx {
 namespace {
-
-std::string text_of(const char* path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 constexpr std::int64_t kRows = 4;
 
@@ -30,7 +20,7 @@ struct Traffic {
 Traffic traffic(const char* kernel, unsigned element_bytes, std::int64_t classes,
                 std::int64_t gap = 0) {
   HostedMemory memory;
-  static const std::string ptx = text_of(GAPLESS_KERNELS_PTX);
+  static const std::string ptx = text_of_file(GAPLESS_KERNELS_PTX "/cross_entropy.ptx");
   const Module module = parsed(ptx, memory);
   const auto place = [&](std::int64_t bytes) {
     return memory.alloc(static_cast<std::uint64_t>(bytes));

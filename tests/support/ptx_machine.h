@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,14 @@ class HostedMemory final : public GlobalMemory {
   std::uint64_t next_ = 0x7000'0000'0000;
   std::map<std::uint64_t, std::vector<unsigned char>> blocks_;
 };
+
+/// "" where it cannot be read.
+inline std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
 
 inline Module parsed(const std::string& ptx, HostedMemory& memory) {
   Module module;
