@@ -9,7 +9,8 @@ function(install_package to)
     LIBRARY DESTINATION ${to}/lib ARCHIVE DESTINATION ${to}/lib)
   if(TARGET gapless_kernels)
     install(TARGETS gapless_kernels ${ARGN} LIBRARY DESTINATION ${to}/lib)
-    install(FILES ${PROJECT_SOURCE_DIR}/kernels/cross_entropy.h DESTINATION ${to}/include/gapless/kernels ${ARGN})
+    install(FILES ${PROJECT_SOURCE_DIR}/kernels/cross_entropy.h ${PROJECT_SOURCE_DIR}/kernels/integrity.h
+      DESTINATION ${to}/include/gapless/kernels ${ARGN})
   endif()
   install(FILES ${PROJECT_SOURCE_DIR}/allocator/gapless.h DESTINATION ${to}/include ${ARGN})
   if(TARGET simgpu_front)
@@ -24,6 +25,7 @@ function(install_package to)
     DESTINATION ${to}/src/simgpu/process ${ARGN})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/torch_plugin/adapter ${PROJECT_SOURCE_DIR}/torch_plugin/preload
     DESTINATION ${to}/src/torch_plugin ${ARGN} FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
+  install(FILES ${PROJECT_SOURCE_DIR}/kernels/integrity.h DESTINATION ${to}/src/kernels ${ARGN})
   install(FILES ${PROJECT_SOURCE_DIR}/torch_plugin/exports.map DESTINATION ${to}/src/torch_plugin ${ARGN})
 endfunction()
 

@@ -23,6 +23,11 @@ DriverStatus Contents::fill(DeviceAddress begin, DeviceAddress end, std::uint32_
 DriverStatus Contents::compare(DeviceAddress begin, DeviceAddress end, std::uint32_t word,
                                StreamHandle stream, Difference& difference) {
   difference = {};
+  if (end - begin >= kLarge && comparer_ && driver_.knows_contents(device_, begin, end - begin) &&
+      comparer_(begin, end - begin, word, stream, difference)) {
+    return DriverStatus::ok;
+  }
+  difference = {};
   while (begin < end) {
     const DeviceAddress stop = std::min(end, align_down(begin, kPartBytes) + kPartBytes);
     const std::uint64_t bytes = stop - begin;

@@ -37,7 +37,7 @@ class MemoryCheck {
   [[nodiscard]] std::uint64_t behind_bytes() const {
     return checks_.redzones ? RedZones::kLeastBehind : 0;
   }
-  [[nodiscard]] const RequestedChecks& requested() const { return checks_; }
+  void set_comparer(Contents::Comparer comparer) { contents_.set_comparer(std::move(comparer)); }
 
   /// Where the thread's next request comes from, as `source` says: "train.py:42 (step)".
   static void note_call_site(const std::function<std::string()>& source);

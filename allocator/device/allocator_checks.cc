@@ -38,6 +38,11 @@ void DeviceAllocator::set_call_site_source(std::function<std::string()> source) 
   call_site_source_ = std::move(source);
 }
 
+void DeviceAllocator::set_memory_comparer(Contents::Comparer comparer) {
+  const std::scoped_lock lock(lock_);
+  if (check_ != nullptr) check_->set_comparer(std::move(comparer));
+}
+
 bool DeviceAllocator::may_touch(Owner owner) const {
   return main_.heap.streams().sets().pool_of(owner) == 0 && !captures();
 }

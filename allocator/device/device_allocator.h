@@ -275,6 +275,8 @@ class DeviceAllocator {
   /// Who knows where in the program the calling thread is ("train.py:42 (step)"); asked before each
   /// request, without a lock, where checks are asked for.
   void set_call_site_source(std::function<std::string()> source);
+  /// Who reads large ranges of memory quicker than by copying them to the host.
+  void set_memory_comparer(Contents::Comparer comparer);
   /// Looks at the bands of all live blocks, waiting for the device. What is found is told on
   /// standard error, as always.
   void check_now();

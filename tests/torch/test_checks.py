@@ -64,6 +64,13 @@ def test_writing_after_free_is_told_when_memory_is_given_out_again(run):
     assert "(after_free)" in line
 
 
+def test_large_memory_is_looked_through_on_the_device(run, tmp_path):
+    result = run("large_after_free", "check:poison")
+    assert result.values()["the same"] == "True"
+    line, = told(result)
+    assert "8 bytes of a block of 5242880 bytes were written after it was freed, the first at byte 4194307" in line
+
+
 def test_memory_that_was_never_written_is_no_number(run):
     assert run("never_written", "check:poison").values()["nan"] == "True True"
     assert run("never_written", "").values()["nan"] == "False False"

@@ -19,6 +19,7 @@ mkdir -p "$kit"/{bin,lib,python,examples,traces,upstream}
 cp "$build"/kit/{gapless,gpu_test} "$kit/bin/"
 cp "$build"/kit/*.so "$kit/lib/"
 cp -r tests/gpu/kit/{run,gpukit,programs} "$kit/"
+cp tests/torch/programs/mistakes.py "$kit/programs/"
 cp -r torch_plugin/python/gapless "$kit/python/"
 cp examples/*.py "$kit/examples/"
 cp examples/traces/{tiny,t5-small-varlen}.gtrace "$kit/traces/"
@@ -32,7 +33,7 @@ find "$kit" -name __pycache__ -prune -exec rm -rf {} +
 { git describe --always --dirty 2> /dev/null || echo unknown; } > "$kit/version.txt"
 
 # torch is there: its libraries, and libstdc++ with it.
-python3 tools/setup/old_libraries.py check "$kit"/bin/* "$kit/lib/libgapless_preload.so" --without libstdc++.so.6
+python3 tools/setup/old_libraries.py check "$kit"/bin/* "$kit"/lib/libgapless_{preload,kernels}.so --without libstdc++.so.6
 python3 tools/setup/old_libraries.py check "$kit"/lib/libgapless_torch-*.so --may libc10.so libc10_cuda.so
 find "$kit/upstream" -name '*.so' -exec python3 tools/setup/old_libraries.py check {} +
 size_mib=$(du -sm "$kit" | cut -f 1)

@@ -33,7 +33,7 @@ import sys
 out = pathlib.Path(sys.argv[1])
 parts = json.loads((out / "results.json").read_text())["parts"]
 assert {name: part["status"] for name, part in parts.items()} == dict.fromkeys(
-    ("facts", "driver", "memory", "costs", "model", "examples", "upstream", "errors"), "ok"), parts
+    ("facts", "driver", "memory", "costs", "model", "kernels", "examples", "upstream", "errors"), "ok"), parts
 assert all(step["status"] in ("ok", "skipped") for part in parts.values() for step in part["steps"])
 assert parts["driver"]["answers"] > 450 and parts["errors"]["answers"] > 25
 assert not parts["driver"]["differences"] and not parts["errors"]["differences"]
@@ -42,6 +42,8 @@ assert [run["backend"] for run in runs] == ["native", "native", "gapless"] * 3
 assert all(run["peak_reserved"] >= run["peak_allocated"] > 2**29 and run["losses"] for run in runs)
 assert sum(one["outcome"] == "passed" for one in parts["upstream"]["outcomes"].values()) >= 3
 assert len(parts["model"]["told"]) == 5
+assert [row["type"] for row in parts["kernels"]["losses"]] == ["float32", "float16", "bfloat16"]
+assert len(parts["kernels"]["steps"]) == 5
 assert max(map(len, (out / "table.txt").read_text().splitlines())) <= 80
 profile = json.loads((out / "profile.json").read_text())
 assert len(profile["calls"]) == 27, sorted(profile["calls"])

@@ -91,6 +91,8 @@ std::string call_site() {
 
 void set_package(const std::string& folder) { package() = folder; }
 
+std::string package_folder() { return package(); }
+
 gapless_torch_places call_sites(DeviceIndex device) {
   if (namer.load() == nullptr) load_package_once();
   gapless_torch_places places{};

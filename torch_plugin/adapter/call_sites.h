@@ -21,6 +21,7 @@ std::string call_site();
 
 /// The folder of the package's files; empty: none is known.
 void set_package(const std::string& folder);
+std::string package_folder();
 
 /// What is known; zeros where nobody knows. Where nobody was set, loads _call_sites.py of the
 /// package's folder, once, if this is a Python program: by its path, since the program may have a

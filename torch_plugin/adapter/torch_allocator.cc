@@ -7,6 +7,7 @@
 #include "allocator/c_api.h"
 #include "allocator/driver/cuda_driver.h"
 #include "torch_plugin/adapter/call_sites.h"
+#include "torch_plugin/adapter/memory_kernels.h"
 #include "torch_plugin/adapter/newer.h"
 #include "torch_plugin/adapter/settings.h"
 
@@ -101,6 +102,7 @@ void TorchAllocator::prepare(DeviceIndex device) {
   core_of(device).add_free_memory_callback([this] { return earlier_.give_back(); });
   if (core_of(device).checks()) {
     core_of(device).set_call_site_source(call_site);
+    core_of(device).set_memory_comparer(memory_kernels(device));
     history_->watch_always();
   }
   core_of(device).set_mapping_observer([this, device](const MappingChange& change) {

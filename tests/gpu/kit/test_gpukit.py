@@ -14,7 +14,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from gpukit import commands, driver_parts, report, table, torch_parts  # noqa: E402
+from gpukit import commands, driver_parts, kernel_parts, report, table, torch_parts  # noqa: E402
 from gpukit.kit import result_of  # noqa: E402
 from gpukit.results import Results  # noqa: E402
 
@@ -140,6 +140,27 @@ class Losses(unittest.TestCase):
     def test_zeros_are_no_losses(self):
         self.assertEqual(self.compare([0, 0], [0, 0], [0, 0])[0], "failed")
         self.assertEqual(self.compare([0, 0], [0, 0], [0, 0], simulated=True)[0], "ok")
+
+
+class Mistakes(unittest.TestCase):
+    """What a program with a planted mistake came to."""
+
+    def test_what_is_said_counts(self) -> None:
+        line = "gapless: check: 4 bytes were written behind the end of a block of 1000 bytes, ..."
+        self.assertEqual(kernel_parts.judge("ok", line, True, "4 bytes were written behind"), ("ok", ""))
+        self.assertEqual(kernel_parts.judge("ok", "", True, "4 bytes were written behind")[0], "failed")
+        self.assertEqual(kernel_parts.judge("ok", line, True, "")[0], "failed")  # a false alarm
+        self.assertEqual(kernel_parts.judge("ok", "sorted: [1]", True, ""), ("ok", ""))
+
+    def test_a_fence_has_to_fault(self) -> None:
+        self.assertEqual(kernel_parts.judge("failed", "an illegal memory access", False, "illegal"), ("ok", ""))
+        self.assertEqual(kernel_parts.judge("ok", "illegal", False, "illegal")[0], "failed")
+        self.assertEqual(kernel_parts.judge("timed out", "", True, "")[0], "timed out")
+
+    def test_times_are_ratios(self) -> None:
+        rows = [{"type": "float16", "ours_ns": 2e6, "of_copy": 0.81, "eager_ns": 9e6}, {"type": "bfloat16"}]
+        self.assertIn("81 % of a copy's bandwidth; times ours: eager 4.50", kernel_parts.summary({"rows": rows}, {}))
+        self.assertEqual(kernel_parts.summary({}, {}), "results are right")
 
 
 class Tables(unittest.TestCase):

@@ -123,6 +123,16 @@ def after_free() -> None:
     print(f"the same: {again.data_ptr() == address}")
 
 
+def large_after_free() -> None:
+    """As much as is looked through on the device (adapter/memory_kernels.h)."""
+    bytes_ = torch.zeros(5 << 20, dtype=torch.uint8, device="cuda")
+    address = bytes_.data_ptr()
+    del bytes_
+    poke(address, (4 << 20) + 3, 8)
+    again = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
+    print(f"the same: {again.data_ptr() == address}")
+
+
 def never_written() -> None:
     numbers = torch.empty(4, device="cuda")
     halves = torch.empty(4, device="cuda", dtype=torch.bfloat16)

@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "adapter": Kind("adapter", "libgapless_torch", ("torch_plugin/adapter/*.cc", "allocator/c_api*.cc"),
-                    ("torch_plugin/adapter/*.h", "simgpu/torch/torch_version.h"), ("libgapless_trace.a", "libgapless_core.a"),
+                    ("torch_plugin/adapter/*.h", "kernels/integrity.h", "simgpu/torch/torch_version.h"), ("libgapless_trace.a", "libgapless_core.a"),
                     ("-lc10_cuda", "-lc10", "-ldl", "-l:libzstd.so.1", "-Wl,--version-script={root}/torch_plugin/exports.map")),
     # libsimgpu.so, whose functions it calls, is in the process before it.
     "numbers": Kind("library that computes numbers on simulated GPUs", "libsimgpu_torch",
