@@ -14,8 +14,9 @@ PROGRAM = pathlib.Path(__file__).parent / "programs" / "mistakes.py"
 @pytest.fixture
 def run(simulate):
     def start(mistake: str, conf: str, *words: str, check: bool = True, **environment: str):
-        return simulate("", gapless=True, words=[str(PROGRAM), mistake, *words], check=check, GAPLESS_CONF=conf,
-                        PYTHONPATH=str(PACKAGE), **environment)
+        code = (f"import runpy, sys; sys.path.insert(0, {str(PACKAGE)!r}); sys.argv = {[str(PROGRAM), mistake, *words]!r}; "
+                f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')")
+        return simulate(code, gapless=True, check=check, GAPLESS_CONF=conf, **environment)
     return start
 
 

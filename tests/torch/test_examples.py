@@ -41,6 +41,7 @@ def test_qwen_lora_fails_where_it_should(example):
     assert result.out.count("step ") == 3
 
 
+@pytest.mark.one_torch
 @pytest.mark.parametrize("name, words", SMALL)
 def test_small_ones_run(example, name, words):
     for settings in ("", "expandable_segments:True"):
@@ -62,11 +63,13 @@ def test_under_torchrun(simulate, name, words):
     assert result.out.count("step 1: peak allocated") == 2
 
 
+@pytest.mark.one_torch
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_each_has_help(example, path):
     assert "gapless dryrun" in example(path.name, "--help").out
 
 
+@pytest.mark.one_torch
 @pytest.mark.parametrize("name, library", [("qwen_zero.py", "deepspeed"), ("qwen_qlora.py", "bitsandbytes"),
                                            ("chatlm_t5.py", "accelerate"), ("gpt2_recommender.py", "transformers")])
 def test_what_is_missing_is_named(example, name, library):

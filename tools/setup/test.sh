@@ -147,7 +147,7 @@ check "clean" try_clean
 
 part "release"
 rm -f build/release/tests.xml
-GAPLESS_MODEL_OPS=165000 target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
+GAPLESS_MODEL_OPS=100000 target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
 count release build/release/tests.xml
 check "help" quietly help target help
 check "build" target build
