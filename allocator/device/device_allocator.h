@@ -273,7 +273,7 @@ class DeviceAllocator {
   /// Whether the options ask for any.
   [[nodiscard]] bool checks() const { return check_ != nullptr; }
   /// Who knows where in the program the calling thread is ("train.py:42 (step)"); asked before each
-  /// request, without a lock, where checks are asked for.
+  /// request, without a lock, where checks are asked for. To be set before memory is.
   void set_call_site_source(std::function<std::string()> source);
   /// Who reads large ranges of memory quicker than by copying them to the host.
   void set_memory_comparer(Contents::Comparer comparer);
