@@ -10,14 +10,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr PoolId kPool{0, 1};
-constexpr PoolId kOther{0, 2};
+constexpr PoolId kLendingPool{0, 1};
+constexpr PoolId kOtherPool{0, 2};
 
 class Lending : public testing::OnDevice {
  protected:
   // A pool that has 8 MiB free.
   DeviceAddress fill_and_free() {
-    const DeviceAddress address = alloc_in(kPool, 8 * MiB);
+    const DeviceAddress address = alloc_in(kLendingPool, 8 * MiB);
     free(address);
     return address;
   }
@@ -45,25 +45,25 @@ TEST_F(Lending, MemoryGrowsOnlyWhenPoolsHaveNoneFree) {
   fill_and_free();
   const DeviceAddress beside = alloc(6 * MiB);
   EXPECT_EQ(reserved(), 8 * MiB);
-  EXPECT_EQ(owed(kPool), 8 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
   free(beside);
-  const DeviceAddress again = alloc_in(kPool, 8 * MiB);
+  const DeviceAddress again = alloc_in(kLendingPool, 8 * MiB);
   EXPECT_EQ(reserved(), 8 * MiB);
-  EXPECT_EQ(owed(kPool), 0U);
+  EXPECT_EQ(owed(kLendingPool), 0U);
   free(again);
-  release_all(kPool);
+  release_all(kLendingPool);
 }
 
 TEST_F(Lending, PoolsLendToEachOther) {
   start();
   fill_and_free();
-  const DeviceAddress other = alloc_in(kOther, 8 * MiB);
+  const DeviceAddress other = alloc_in(kOtherPool, 8 * MiB);
   EXPECT_EQ(reserved(), 8 * MiB);
-  EXPECT_EQ(owed(kPool), 8 * MiB);
-  EXPECT_EQ(owed(kOther), 0U);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
+  EXPECT_EQ(owed(kOtherPool), 0U);
   free(other);
-  release_all(kOther);
-  release_all(kPool);
+  release_all(kOtherPool);
+  release_all(kLendingPool);
 }
 
 TEST_F(Lending, AMemoryShortageIsWhereItWasWithoutIt) {
@@ -81,32 +81,32 @@ TEST_F(Lending, AMemoryShortageIsWhereItWasWithoutIt) {
   EXPECT_EQ(report.missing_bytes, 2 * MiB);
   EXPECT_THAT(to_text(report), HasSubstr("8.00 MiB are kept on the device for private pools"));
   EXPECT_THAT(report.advice.front(), HasSubstr("release pool {0, 1}, for which 8.00 MiB are kept"));
-  const DeviceAddress again = alloc_in(kPool, 8 * MiB);
-  EXPECT_EQ(owed(kPool), 0U);
+  const DeviceAddress again = alloc_in(kLendingPool, 8 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 0U);
   free(again);
   free(beside);
-  release_all(kPool);
+  release_all(kLendingPool);
 }
 
 TEST_F(Lending, NothingIsLentThatTheDeviceHasNotLeft) {
   start({.capacity = 14 * MiB});
   const DeviceAddress address = fill_and_free();
   EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
-  EXPECT_EQ(owed(kPool), 0U);
+  EXPECT_EQ(owed(kLendingPool), 0U);
   const DeviceAddress beside = alloc(6 * MiB);
   EXPECT_EQ(reserved(), 14 * MiB);
-  EXPECT_EQ(alloc_in(kPool, 8 * MiB), address);
+  EXPECT_EQ(alloc_in(kLendingPool, 8 * MiB), address);
   free(address);
   free(beside);
-  release_all(kPool);
+  release_all(kLendingPool);
 }
 
 TEST_F(Lending, TheLimitCountsAsTheDeviceDoes) {
   start({.settings = "slack:0,limit:14MiB"});
   fill_and_free();
   EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
-  EXPECT_EQ(owed(kPool), 0U);
-  release_all(kPool);
+  EXPECT_EQ(owed(kLendingPool), 0U);
+  release_all(kLendingPool);
   EXPECT_EQ(try_alloc(8 * MiB), Status::ok);
 }
 
@@ -116,68 +116,69 @@ TEST_F(Lending, WhatWasLentIsOwedAfterATrimToo) {
   free(alloc(8 * MiB));
   EXPECT_EQ(allocator->trim(), Status::ok);
   EXPECT_EQ(reserved(), 0U);
-  EXPECT_EQ(owed(kPool), 8 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
   EXPECT_EQ(try_alloc(10 * MiB), Status::out_of_memory);
-  release_all(kPool);
-  EXPECT_EQ(owed(kPool), 0U);
+  release_all(kLendingPool);
+  EXPECT_EQ(owed(kLendingPool), 0U);
   EXPECT_EQ(try_alloc(10 * MiB), Status::ok);
 }
 
 TEST_F(Lending, UseOnOomGivesMoreThanLending) {
   start({.capacity = 14 * MiB});
   fill_and_free();
-  EXPECT_EQ(allocator->set_pool_use_on_oom(kPool, true), Status::ok);
+  EXPECT_EQ(allocator->set_pool_use_on_oom(kLendingPool, true), Status::ok);
   EXPECT_EQ(try_alloc(8 * MiB), Status::ok);
-  release_all(kPool);
+  release_all(kLendingPool);
 }
 
 TEST_F(Lending, PoolsWithAnOrderOfTheirOwnLendNothing) {
   start();
-  begin(kPool);
-  EXPECT_EQ(allocator->set_pool_no_split(kPool, true), Status::ok);
+  begin(kLendingPool);
+  EXPECT_EQ(allocator->set_pool_no_split(kLendingPool, true), Status::ok);
   free(alloc(8 * MiB));
-  end(kPool);
-  begin(kOther);
+  end(kLendingPool);
+  begin(kOtherPool);
   free(alloc(8 * MiB));
-  end(kOther);
-  (void)allocator->checkpoint_pool(kOther);
+  end(kOtherPool);
+  (void)allocator->checkpoint_pool(kOtherPool);
   const DeviceAddress beside = alloc(8 * MiB);
   EXPECT_EQ(reserved(), 24 * MiB);
-  EXPECT_EQ(owed(kPool) + owed(kOther), 0U);
+  EXPECT_EQ(owed(kLendingPool) + owed(kOtherPool), 0U);
   free(beside);
-  release_all(kPool);
-  release_all(kOther);
+  release_all(kLendingPool);
+  release_all(kOtherPool);
 }
 
 TEST_F(Lending, APoolThatGraphsUseLendsNothing) {
   start();
-  begin(kPool, {side});
+  begin(kLendingPool, {side});
   gpu->begin_capture(0, side);
   const DeviceAddress captured = alloc(8 * MiB, side);
   free(captured);
   (void)gpu->end_capture(side);
-  end(kPool);
+  end(kLendingPool);
   const DeviceAddress beside = alloc(8 * MiB);
   EXPECT_NE(beside, captured);
   EXPECT_EQ(reserved(), 16 * MiB);
   free(beside);
-  release_all(kPool);
+  release_all(kLendingPool);
 }
 
 // A MemPool is begun for one thread; backward passes run on another, beside it.
 TEST_F(Lending, ABegunPoolThatServedARequestIsNoCapture) {
   start();
   bool on_its_thread = true;
-  ASSERT_EQ(allocator->begin_pool(kPool, [&](StreamHandle) { return on_its_thread; }), Status::ok);
+  ASSERT_EQ(allocator->begin_pool(kLendingPool, [&](StreamHandle) { return on_its_thread; }),
+            Status::ok);
   const DeviceAddress first = alloc(8 * MiB);
   free(first);
   on_its_thread = false;
   const DeviceAddress beside = alloc(8 * MiB);
   EXPECT_EQ(reserved(), 8 * MiB);
-  EXPECT_EQ(owed(kPool), 8 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
   free(beside);
-  end(kPool);
-  release_all(kPool);
+  end(kLendingPool);
+  release_all(kLendingPool);
 }
 
 // The heap of a pool with memory of its own has seen none of the other pools' streams.
@@ -189,12 +190,12 @@ TEST_F(Lending, ACaptureThatServedARequestIsOneToAllPools) {
         return gpu->mem_alloc(0, bytes, address) == DriverStatus::ok ? address : 0;
       },
       [&](DeviceAddress address, std::uint64_t /*bytes*/) { gpu->mem_free(0, address); }};
-  EXPECT_EQ(allocator->retain_pool(kOther), Status::ok);
-  EXPECT_EQ(allocator->set_pool_source(kOther, source), Status::ok);
-  begin(kOther, {third});
+  EXPECT_EQ(allocator->retain_pool(kOtherPool), Status::ok);
+  EXPECT_EQ(allocator->set_pool_source(kOtherPool, source), Status::ok);
+  begin(kOtherPool, {third});
   const DeviceAddress own = alloc(4 * MiB, third);
   free(own);
-  begin(kPool, {side});
+  begin(kLendingPool, {side});
   gpu->begin_capture(0, side);
   const DeviceAddress captured = alloc(2 * MiB, side);
   // Waiting for the device would end the capture.
@@ -202,10 +203,10 @@ TEST_F(Lending, ACaptureThatServedARequestIsOneToAllPools) {
   EXPECT_EQ(allocator->alloc(128 * MiB, third, none), Status::out_of_memory);
   (void)gpu->end_capture(side);
   free(captured);
-  end(kPool);
-  end(kOther);
-  release_all(kOther);
-  release_all(kPool);
+  end(kLendingPool);
+  end(kOtherPool);
+  release_all(kOtherPool);
+  release_all(kLendingPool);
 }
 
 }  // namespace
