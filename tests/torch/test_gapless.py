@@ -32,6 +32,25 @@ def test_message_is_pytorchs_without_its_advice(simulate):
     assert "live: 6.00 GiB in 1 blocks" in gapless["more"]
 
 
+@pytest.mark.parametrize("gapless", [False, True], ids=["native", "gapless"])
+def test_callbacks_hear_of_a_free_before_it(simulate, gapless):
+    # After it another thread may have been given the address, and have told that.
+    values = simulate("""
+        import torch, torch.cuda._gpu_trace as callbacks
+        torch._C._activate_gpu_trace()
+        heard = []
+        callbacks.register_callback_for_memory_deallocation(lambda address: heard.append((address, torch.cuda.memory_allocated())))
+        for name, history in (("plain", None), ("recorded", "all")):
+            torch.cuda.memory._record_memory_history(history)
+            x = torch.empty(1 << 20, device="cuda")
+            wanted = [(x.data_ptr(), 4 << 20)]
+            del x
+            print(f"{name}:", heard == wanted, torch.cuda.memory_allocated())
+            heard.clear()
+        """, gapless=gapless).values()
+    assert values == {"plain": "True 0", "recorded": "True 0"}
+
+
 def test_negative_sizes(simulate):
     program = """
         import torch

@@ -256,9 +256,18 @@ void* TorchAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
 
 // --- frees ---------------------------------------------------------------------------------------
 
+inline void TorchAllocator::trace_deallocation_of_block(const void* pointer) {
+  if (c10::impl::GPUTrace::get_trace() == nullptr) [[likely]]
+    return;
+  DeviceIndex device = 0;
+  BlockFacts facts;
+  if (find(pointer, device, facts) != nullptr) trace_deallocation(pointer);
+}
+
 void TorchAllocator::raw_delete(void* pointer) {
   if (pointer == nullptr) return;
   if (core_ == nullptr) return forked_ ? void() : free_elsewhere(pointer);
+  trace_deallocation_of_block(pointer);
   if (history_->watching()) [[unlikely]] {
     if (!free_watched(pointer)) free_elsewhere(pointer);
     return;
@@ -275,7 +284,6 @@ void TorchAllocator::raw_delete(void* pointer) {
   if (devices != 1) last_freed_on() = device;
   tell_profiler(static_cast<DeviceIndex>(device), pointer,
                 -static_cast<std::int64_t>(usage.block_bytes), usage);
-  trace_deallocation(pointer);
 }
 
 bool TorchAllocator::free_watched(void* pointer) {
@@ -316,7 +324,6 @@ bool TorchAllocator::free_watched(void* pointer) {
     if (!allocator.checks()) {
       tell_profiler(device, pointer, -static_cast<std::int64_t>(usage.block_bytes), usage);
     }
-    trace_deallocation(pointer);
     return true;
   }
   return false;

@@ -147,6 +147,8 @@ class TorchAllocator final : public CUDAAllocator {
   void* alloc_watched(DeviceIndex device, std::uint64_t bytes, cudaStream_t stream, Usage& usage,
                       DeviceAddress at = 0);
   bool free_watched(void* pointer);
+  /// Before the free, as PyTorch's own does it: until then nobody else can be given the address.
+  void trace_deallocation_of_block(const void* pointer);
   /// Straight from the driver, where caching is turned off, and back.
   void* alloc_uncached(std::uint64_t bytes);
   bool free_uncached(void* pointer);
