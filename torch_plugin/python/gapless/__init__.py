@@ -27,19 +27,20 @@ from ._report import Report
 
 if TYPE_CHECKING:
     from . import nn
+    from ._check_streams import check_streams
     from ._estimates import estimate_memory_usage, get_optimal_batch_size, suggest_batch_size
     from ._gpu_memory import check_gpu_memory
     from ._oom_advice import oom_advice
     from ._patch_loss import patch_loss
 
-__all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "check_memory", "config", "dump", "estimate_memory_usage",
-           "get_optimal_batch_size", "install", "is_installed", "memory_stats", "nn", "oom_advice", "patch_loss",
-           "pluggable_allocator", "report", "sleep", "snapshot", "suggest_batch_size", "trace", "trim", "wake"]
+__all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "check_memory", "check_streams", "config", "dump",
+           "estimate_memory_usage", "get_optimal_batch_size", "install", "is_installed", "memory_stats", "nn", "oom_advice",
+           "patch_loss", "pluggable_allocator", "report", "sleep", "snapshot", "suggest_batch_size", "trace", "trim", "wake"]
 __version__ = "0.1.0"
 
 # Imported when they are asked for: this module is imported inside every `import torch`.
 _LATER = {"estimate_memory_usage": "_estimates", "get_optimal_batch_size": "_estimates", "suggest_batch_size": "_estimates",
-          "check_gpu_memory": "_gpu_memory", "oom_advice": "_oom_advice", "patch_loss": "_patch_loss"}
+          "check_gpu_memory": "_gpu_memory", "check_streams": "_check_streams", "oom_advice": "_oom_advice", "patch_loss": "_patch_loss"}
 
 Options = Union[str, Mapping[str, Any], None]
 _library: Library | None = None
