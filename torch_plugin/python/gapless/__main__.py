@@ -1,5 +1,5 @@
-"""python -m gapless [-c OPTIONS] SCRIPT [ARGUMENT...]   runs a script with gapless
-python -m gapless [-c OPTIONS] -m MODULE [ARGUMENT...]   or a module
+"""python -m gapless [-c OPTIONS] [--check-streams] SCRIPT [ARGUMENT...]   runs a script with gapless
+python -m gapless [-c OPTIONS] [--check-streams] -m MODULE [ARGUMENT...]   or a module
 python -m gapless build [--once] [FOLDER]                builds the adapter for the torch that is installed, or
                                                          the one in that folder (.../site-packages/torch);
                                                          --once: unless that failed within the last hour
@@ -8,7 +8,10 @@ Examples:
   python -m gapless train.py --batch 8
   python -m gapless -c limit:14GiB,spill:4GiB -m torch.distributed.run train.py
 
-Exit status: the script's; 2 where gapless cannot be installed, or an option cannot be understood.
+--check-streams tells of tensors that go while another stream still uses them (gapless.check_streams).
+
+Exit status: the script's; 1 where streams were checked and there was a mistake; 2 where gapless cannot be
+installed, or an option cannot be understood.
 """
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     parser.add_argument("-c", "--conf", metavar="OPTIONS", help="as GAPLESS_CONF: key:value,...")
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("--check-streams", action="store_true", help="tell of forgotten record_stream()")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
@@ -41,6 +45,8 @@ def main() -> int:
             print(_build.adapter(folders[0] if folders else None, once="--once" in chosen.arguments))
             return 0
         gapless.install(chosen.conf)
+        if chosen.check_streams:
+            gapless.check_streams(error=True).enable()
     except gapless.GaplessError as error:
         print(f"gapless: {error}", file=sys.stderr)
         return 2
