@@ -41,7 +41,7 @@ Fence::Fence(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Share
 
 bool Fence::picks(std::uint64_t bytes, const std::string& call_site) {
   if (bytes < requests_.from_bytes || bytes > requests_.to_bytes) return false;
-  if (asks_call_site() && !is_at(call_site, requests_.call_site)) return false;
+  if (!requests_.call_site.empty() && !is_at(call_site, requests_.call_site)) return false;
   return mixed(seen_++) % requests_.one_of == 0;
 }
 
@@ -128,13 +128,6 @@ void Fence::retire(Block&& block) {
     retired_bytes_ -= address_bytes(oldest);
     retired_.pop_front();
   }
-}
-
-const Fence::Block* Fence::retired_at(DeviceAddress address) const {
-  const auto found = std::find_if(retired_.rbegin(), retired_.rend(), [&](const Block& block) {
-    return block.begin <= address && address < block.begin + address_bytes(block);
-  });
-  return found == retired_.rend() ? nullptr : &*found;
 }
 
 Status Fence::unpin(Block& block) {

@@ -50,7 +50,6 @@ class Fence {
 
   /// Whether the next request is one that gets a fence.
   bool picks(std::uint64_t bytes, const std::string& call_site);
-  [[nodiscard]] bool asks_call_site() const { return !requests_.call_site.empty(); }
 
   /// A block for the request; nullptr, and nothing changed, where it would take more than half of
   /// the memory that is left: a program is not to run out because its blocks are fenced.
@@ -88,14 +87,11 @@ class Fence {
     for (auto& [address, block] : blocks_) f(block);
   }
   [[nodiscard]] std::size_t live() const { return live_; }
-  [[nodiscard]] std::uint64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] std::uint64_t reserved_bytes() const { return physical_.reserved_bytes(); }
   [[nodiscard]] PhysicalMemory& memory() { return physical_; }
   [[nodiscard]] const PhysicalMemory& memory() const { return physical_; }
 
-  /// Of those freed lately, whose addresses are not mapped now, the one that an address lies in or
-  /// beside; nullptr where it is none of theirs.
-  [[nodiscard]] const Block* retired_at(DeviceAddress address) const;
+  /// Those freed lately, whose addresses are not mapped now; the newest last.
   [[nodiscard]] const std::deque<Block>& retired() const { return retired_; }
 
   /// Gives everything back; for when no block is live.

@@ -108,10 +108,6 @@ void MemoryCheck::end(Fence::Block& block, bool touch) {
   }
 }
 
-void MemoryCheck::forget_bands(DeviceAddress address) {
-  if (const auto found = live_.find(address); found != live_.end()) found->second.banded = false;
-}
-
 void MemoryCheck::note_released(std::uint64_t pages) {
   if (std::exchange(released_, pages) != pages) poison_.forget();
 }

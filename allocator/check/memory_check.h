@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +51,6 @@ class MemoryCheck {
   void end(DeviceAddress address, std::span<const DeviceIndex> others, Ranges ranges, bool touch);
   /// The program frees a block that has a fence.
   void end(Fence::Block& block, bool touch);
-  /// Blocks whose contents are lost (sleep) have no bands any more.
-  void forget_bands(DeviceAddress address);
   /// How much memory went back to the driver ever: where that changed, other memory may be where
   /// freed memory was.
   void note_released(std::uint64_t pages);

@@ -142,7 +142,7 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
   if (!deferred_.empty() && !captures()) [[unlikely]]
     deferred_.poll();
   std::uint64_t wanted = wanted_bytes(bytes, rounded_bytes);
-  if (check_ != nullptr) [[unlikely]] {
+  if (check_ != nullptr && wanted <= kMostBytes) [[unlikely]] {
     if (!captures() && check_->fence().take_away_freed()) note_memory();
     if (alloc_behind_fence(bytes, stream, address, usage)) return Status::ok;
     if (pools_.of(stream) == 0) {

@@ -283,6 +283,17 @@ TEST(RedZones, BlocksComeBackAtTheirAddress) {
   EXPECT_THAT(device.mistakes(), IsEmpty());
 }
 
+TEST(RedZones, DoNotMakeSmallWhatNobodyHas) {
+  for (const char* const conf : {"check:redzones", "check:fence", "check:poison+redzones+fence"}) {
+    Checked device(conf);
+    for (const std::uint64_t bytes : {UINT64_MAX, UINT64_MAX - 600, std::uint64_t{1} << 63}) {
+      DeviceAddress address = 0;
+      EXPECT_EQ(device.allocator().alloc(bytes, 0, address), Status::out_of_memory) << conf;
+    }
+    device.allocator().validate();
+  }
+}
+
 // --- poison --------------------------------------------------------------------------------------
 
 TEST(Poison, IsWhatNewAndFreedMemoryHolds) {
