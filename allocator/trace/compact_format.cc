@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include <zstd.h>
@@ -45,8 +46,26 @@ std::uint64_t get_u64(std::string_view bytes) {
   return value;
 }
 
+json segments_of(const Trace& trace) {
+  json list = json::array();
+  for (const TraceSegment& segment : trace.segments) {
+    list.push_back({segment.address, segment.bytes, segment.stream, segment.pool,
+                    segment.expandable ? 1 : 0, segment.type});
+  }
+  return list;
+}
+
+// All traces of a file have one tree of stacks, or none.
+const CallStacks* stacks_of(const std::vector<Trace>& traces) {
+  for (const Trace& trace : traces) {
+    if (trace.stacks != nullptr) return trace.stacks.get();
+  }
+  return nullptr;
+}
+
 json header_of(const std::vector<Trace>& traces) {
   json devices = json::array();
+  const CallStacks* const stacks = stacks_of(traces);
   for (const Trace& trace : traces) {
     devices.push_back({{"name", trace.name},
                        {"source", trace.source},
@@ -60,8 +79,22 @@ json header_of(const std::vector<Trace>& traces) {
                        {"recorded_peak_reserved_bytes", trace.recorded_peak_reserved_bytes},
                        {"starts_empty", trace.starts_empty},
                        {"warnings", trace.warnings}});
+    if (trace.has_segments) devices.back()["segments"] = segments_of(trace);
+    if (stacks != nullptr && trace.stacks.get() == stacks) {
+      devices.back()["site_stacks"] = trace.site_stacks;
+    }
   }
-  return {{"format", 1}, {"devices", devices}};
+  json header = {{"format", 1}, {"devices", devices}};
+  if (stacks != nullptr) {
+    json nodes = json::array();  // parent and frame in turn
+    for (const CallStacks::Node& node : stacks->nodes) {
+      nodes.push_back(node.parent);
+      nodes.push_back(node.frame);
+    }
+    header["frames"] = stacks->frames;
+    header["stacks"] = nodes;
+  }
+  return header;
 }
 
 // Reads one file, part by part; what it holds and does is on the file's budget.
@@ -123,9 +156,64 @@ class Reader {
     if (const std::uint64_t format = fields.number("format"); format != 1) {
       fields.fail("format", std::to_string(format) + "; this version reads format 1");
     }
+    if (fields.has("stacks")) read_stacks(fields);
     const auto& devices = fields.list("devices", kMostDevices);
     for (std::size_t i = 0; i < devices.size(); ++i) {
       read_device(JsonFields(devices[i], name_, "header.devices[" + std::to_string(i) + "]"));
+    }
+  }
+
+  void read_stacks(const JsonFields& fields) {
+    auto stacks = std::make_shared<CallStacks>();
+    read_list(fields, "frames", UINT32_MAX, stacks->frames);
+    const auto& numbers = fields.list("stacks", UINT32_MAX);
+    if (numbers.size() < 2 || numbers.size() % 2 != 0) fields.fail("stacks", "expected pairs");
+    stacks->nodes.clear();
+    budget_.make_room(stacks->nodes, numbers.size() / 2, "stacks");
+    for (std::size_t i = 0; i < numbers.size(); i += 2) {
+      const std::uint64_t node = i / 2;
+      if (!numbers[i].is_number_unsigned() || !numbers[i + 1].is_number_unsigned()) {
+        fields.fail("stacks", "expected whole numbers");
+      }
+      const auto parent = numbers[i].get<std::uint64_t>();
+      const auto frame = numbers[i + 1].get<std::uint64_t>();
+      if (node != 0 && parent >= node) fields.fail("stacks", "a caller that comes later");
+      if (frame >= stacks->frames.size()) fields.fail("stacks", "a frame that is not listed");
+      stacks->nodes.push_back(
+          {static_cast<std::uint32_t>(parent), static_cast<std::uint32_t>(frame)});
+    }
+    if (stacks->nodes[0] != CallStacks::Node{}) fields.fail("stacks", "the first is no stack");
+    stacks_ = std::move(stacks);
+  }
+
+  void read_segments(const JsonFields& fields, Trace& trace) {
+    trace.has_segments = true;
+    const auto& list = fields.list("segments", UINT32_MAX);
+    budget_.make_room(trace.segments, list.size(), "segments");
+    const auto number = [&](const json& value, std::uint64_t most) {
+      if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
+        fields.fail("segments", "a number that is out of range");
+      }
+      return value.get<std::uint64_t>();
+    };
+    std::uint64_t total = 0;
+    for (const json& entry : list) {
+      constexpr std::size_t kFields = 6;
+      if (!entry.is_array() || entry.size() != kFields || !entry[5].is_string()) {
+        fields.fail("segments", "expected lists of six");
+      }
+      TraceSegment segment;
+      segment.address = number(entry[0], UINT64_MAX);
+      segment.bytes = number(entry[1], kMostTraceBytes);
+      segment.stream = static_cast<std::uint16_t>(number(entry[2], UINT16_MAX));
+      segment.pool = static_cast<std::uint8_t>(number(entry[3], UINT8_MAX));
+      segment.expandable = number(entry[4], 1) != 0;
+      const auto& type = entry[5].get_ref<const std::string&>();
+      budget_.hold(ReadBudget::allocated_text(type.size()), "segments");
+      segment.type = type;
+      total += segment.bytes;
+      if (total > kMostTraceBytes) fields.fail("segments", "more than 1 PiB in all");
+      trace.segments.push_back(std::move(segment));
     }
   }
 
@@ -145,6 +233,18 @@ class Reader {
         fields.number("recorded_peak_reserved_bytes", kMostTraceBytes);
     trace.starts_empty = fields.flag("starts_empty");
     read_list(fields, "warnings", UINT32_MAX, trace.warnings);
+    if (fields.has("segments")) read_segments(fields, trace);
+    if (fields.has("site_stacks")) {
+      if (stacks_ == nullptr) fields.fail("site_stacks", "the header lists no stacks");
+      trace.stacks = stacks_;
+      read_list(fields, "site_stacks", UINT32_MAX, trace.site_stacks);
+      if (trace.site_stacks.size() != trace.sites.size()) {
+        fields.fail("site_stacks", "not as many as there are call sites");
+      }
+      for (const std::uint32_t node : trace.site_stacks) {
+        if (node >= stacks_->nodes.size()) fields.fail("site_stacks", "a stack that is not listed");
+      }
+    }
     budget_.make_room(trace.events, events, fields.place_of("events"));
     events_expected_.push_back(events);
   }
@@ -162,7 +262,10 @@ class Reader {
         budget_.hold(ReadBudget::allocated_text(text.size()), [&] { return fields.place_of(key); });
         values.push_back(text);
       } else {
-        if (!value.is_number_unsigned()) fields.fail(key, "expected whole numbers");
+        if (!value.is_number_unsigned() ||
+            value.get<std::uint64_t>() > std::numeric_limits<Value>::max()) {
+          fields.fail(key, "expected whole numbers");
+        }
         values.push_back(value.get<Value>());
       }
     }
@@ -222,6 +325,7 @@ class Reader {
   const std::string& name_;
   ReadBudget budget_;
   std::vector<Trace> traces_;
+  std::shared_ptr<const CallStacks> stacks_;
   std::vector<std::uint64_t> events_expected_;
 };
 

@@ -6,9 +6,10 @@
 //   |          | streams, sites   | of 40 bytes        |      | JSON) | index lies     |
 //   +----------+------------------+--------------------+-- - -+-------+----------------+
 //
-// The header says what was recorded where; the index says which frame holds which events of which
-// device, so that a reader may start in the middle. Every zstd frame carries a checksum. Integers
-// are little endian. All recorded devices of a process live in one file.
+// The header says what was recorded where, with the stacks of all call sites as one tree and what
+// was reserved at the end, where that is known; the index says which frame holds which events of
+// which device, so that a reader may start in the middle. Every zstd frame carries a checksum.
+// Integers are little endian. All recorded devices of a process live in one file.
 #pragma once
 
 #include <string>

@@ -23,7 +23,8 @@ struct SnapshotBlock {
   std::uint64_t requested_bytes = 0;
   bool allocated = false;     // active_allocated
   bool pending_free = false;  // active_pending_free (active_awaiting_free)
-  std::string site;           // innermost Python frame; empty where unknown
+  std::string site;           // call_site(); empty where unknown
+  std::uint32_t stack = 0;    // the node of its stack
 };
 
 struct SnapshotSegment {

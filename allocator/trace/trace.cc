@@ -38,6 +38,15 @@ std::uint64_t Trace::operations() const {
       }));
 }
 
+std::vector<std::string_view> Trace::frames_of(std::uint32_t site) const {
+  std::vector<std::string_view> frames;
+  if (stacks == nullptr || site >= site_stacks.size()) return frames;
+  for (const std::uint32_t frame : stacks->frames_of(site_stacks[site])) {
+    frames.emplace_back(stacks->frames[frame]);
+  }
+  return frames;
+}
+
 std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain) {
   std::vector<std::uint64_t> size(trace.blocks, 0);
   std::uint64_t live = 0;
@@ -60,6 +69,12 @@ void check_trace(const Trace& trace, const std::string& file) {
   constexpr std::uint64_t kUnseen = kFreed - 1;
   std::vector<std::uint64_t> live_bytes(trace.blocks, kUnseen);
   std::uint64_t live = 0;
+  for (const TraceSegment& segment : trace.segments) {
+    if (segment.stream >= trace.streams.size() || segment.pool >= trace.pools.size()) {
+      throw InputError(file.empty() ? trace.name : file, "segments",
+                       "a stream or pool that the header does not list");
+    }
+  }
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& event = trace.events[i];
     const auto fail = [&](const char* cause) {

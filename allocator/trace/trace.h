@@ -9,10 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "allocator/driver/driver.h"
+#include "allocator/trace/call_stacks.h"
 
 namespace gapless {
 
@@ -55,16 +58,35 @@ struct TraceEvent {
 };
 static_assert(sizeof(TraceEvent) == 40);
 
+/// A range of addresses that the recorded allocator had from its driver.
+struct TraceSegment {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint16_t stream = 0;  // index into Trace::streams
+  std::uint8_t pool = 0;     // index into Trace::pools
+  bool expandable = false;
+  std::string type;  // "small", "large"; as recorded
+
+  bool operator==(const TraceSegment&) const = default;
+};
+
 struct Trace {
   std::string name;    // of the file, without folder and ending
   std::string source;  // what recorded it: "PyTorch snapshot", "gapless", "generator: ..."
   DeviceIndex device = 0;
   std::vector<TraceEvent> events;
   std::uint64_t initial_events = 0;
-  std::uint32_t blocks = 0;                        // block numbers run from 0 to this
-  std::vector<std::uint64_t> streams = {0};        // the recorded stream handles
-  std::vector<std::string> pools = {"default"};    // PyTorch's pool ids, as "(0, 1)"
-  std::vector<std::string> sites = {""};           // "file.py:12 forward"
+  std::uint32_t blocks = 0;                      // block numbers run from 0 to this
+  std::vector<std::uint64_t> streams = {0};      // the recorded stream handles
+  std::vector<std::string> pools = {"default"};  // PyTorch's pool ids, as "(0, 1)"
+  std::vector<std::string> sites = {""};         // call_site(): "file.py:12 forward"
+  /// Where stacks were recorded: of each site its innermost node in `stacks`, as many as there are
+  /// sites. Sites with one text may differ in what called them. Else empty.
+  std::vector<std::uint32_t> site_stacks;
+  std::shared_ptr<const CallStacks> stacks;  // of all devices of a recording
+  /// What was reserved at the end, by address, where the recording tells.
+  std::vector<TraceSegment> segments;
+  bool has_segments = false;
   std::uint64_t recorded_peak_reserved_bytes = 0;  // where the recording tells; else 0
   /// The recording begins with nothing reserved, so that a model of the recorded allocator must
   /// come to recorded_peak_reserved_bytes exactly.
@@ -74,6 +96,8 @@ struct Trace {
 
   /// Allocations and frees: the operations of a replay.
   [[nodiscard]] std::uint64_t operations() const;
+  /// The frames of a site's stack, the innermost first; empty where no stacks were recorded.
+  [[nodiscard]] std::vector<std::string_view> frames_of(std::uint32_t site) const;
 };
 
 /// Bytes live at the worst moment, each block rounded up to a multiple of `grain`.

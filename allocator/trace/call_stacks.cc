@@ -1,0 +1,204 @@
+#include "allocator/trace/call_stacks.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace gapless {
+namespace {
+
+// "file.py:12 forward" in its two parts.
+struct FrameText {
+  std::string_view file;  // without the line
+  std::string_view name;
+};
+
+FrameText parts_of(std::string_view frame) {
+  // A file's name may hold blanks and colons: the line is the last ":digits " or ":digits" at the
+  // end of those that follow a file.
+  for (std::size_t at = frame.find(':'); at != std::string_view::npos;
+       at = frame.find(':', at + 1)) {
+    std::size_t end = at + 1;
+    while (end < frame.size() && std::isdigit(static_cast<unsigned char>(frame[end])) != 0) ++end;
+    if (end == at + 1) continue;
+    if (end == frame.size()) return {frame.substr(0, at), {}};
+    if (frame[end] == ' ') return {frame.substr(0, at), frame.substr(end + 1)};
+  }
+  return {frame, {}};
+}
+
+bool any_in(std::string_view text, const auto& list) {
+  return std::any_of(std::begin(list), std::end(list), [&](std::string_view one) {
+    return text.find(one) != std::string_view::npos;
+  });
+}
+bool any_begins(std::string_view text, const auto& list) {
+  return std::any_of(std::begin(list), std::end(list),
+                     [&](std::string_view one) { return text.starts_with(one); });
+}
+
+bool is_python(std::string_view file) {
+  return file.ends_with(".py") || (file.starts_with('<') && file.find('>') != file.npos);
+}
+
+// Where installed packages, the standard library, compiled graphs and a PyTorch that was built in
+// its own folder lie.
+bool is_library(std::string_view file) {
+  static constexpr std::array<std::string_view, 20> kPlaces = {
+      "site-packages/",       "site-packages\\", "dist-packages/",
+      "/lib/python3",         "\\Lib\\",         "/lib64/python3",
+      "torchinductor_",       "<frozen",         "<eval_with_key>",
+      "<__array_function__",  "/torch/nn/",      "/torch/optim/",
+      "/torch/autograd/",     "/torch/_",        "/torch/utils/",
+      "/torch/functional.py", "/torch/amp/",     "/torch/cuda/",
+      "/torch/distributed/",  "/torch/fx/"};
+  return any_in(file, kPlaces);
+}
+
+// Functions that stand in nearly every stack and say nothing of what the program does.
+bool is_machinery(std::string_view file, std::string_view name) {
+  static constexpr std::array<std::string_view, 40> kNames = {
+      "torch::unwind",
+      "torch::CapturedTraceback",
+      "torch::cuda::(anonymous namespace)::gather",
+      "c10::cuda::CUDACachingAllocator",
+      "c10::cuda::(anonymous namespace)",
+      "c10::impl::",
+      "c10::Dispatcher",
+      "c10::KernelFunction",
+      "c10::StorageImpl",
+      "at::detail::empty",
+      "at::TensorBase at::detail::",
+      "_Py",
+      "Py",
+      "_object",
+      "pymain",
+      "pyrun",
+      "run_mod",
+      "run_eval_code_obj",
+      "cfunction_",
+      "method_vectorcall",
+      "vectorcall",
+      "slot_",
+      "object_vacall",
+      "partial_vectorcall",
+      "binary_op",
+      "call_function",
+      "do_call_core",
+      "fast_function",
+      "function_code_fastcall",
+      "__libc_start",
+      "__libc_init",
+      "_start",
+      "__clone",
+      "clone",
+      "start_thread",
+      "execute_native_thread",
+      "pthread_",
+      "std::error_code",
+      "??",
+      "main"};
+  return name.empty() || any_begins(name, kNames) || file.ends_with(".c");
+}
+
+// "at::_ops::mul_Tensor::call(...)" is "aten::mul.Tensor"; empty of anything else.
+std::string operator_of(std::string_view name) {
+  constexpr std::string_view kOps = "at::_ops::";
+  if (!name.starts_with(kOps)) return {};
+  name.remove_prefix(kOps.size());
+  const std::size_t end = name.find("::call(");
+  if (end == std::string_view::npos) return {};
+  std::string text = "aten::" + std::string(name.substr(0, end));
+  for (std::size_t i = text.size() - 1; i > 6; --i) {
+    if (text[i - 1] == '_' && std::isupper(static_cast<unsigned char>(text[i])) != 0) {
+      text[i - 1] = '.';
+      break;
+    }
+  }
+  return text;
+}
+
+// "torch::autograd::generated::MmBackward0::apply(...)" is "MmBackward0"; so is "AccumulateGrad".
+std::string backward_of(std::string_view name) {
+  static constexpr std::array<std::string_view, 2> kEnds = {"::apply(", "_apply_functional("};
+  constexpr std::string_view kAutograd = "torch::autograd::";
+  if (!name.starts_with(kAutograd)) return {};
+  for (const std::string_view end : kEnds) {
+    const std::size_t at = name.find(end);
+    if (at == std::string_view::npos) continue;
+    std::string_view node = name.substr(0, at);
+    if (const std::size_t colon = node.rfind("::"); colon != node.npos) {
+      node.remove_prefix(colon + 2);
+    }
+    if (node != "Node" && node != "PyNode") return std::string(node);
+  }
+  return {};
+}
+
+// A C++ name without its arguments.
+std::string shortened(std::string_view name) {
+  std::size_t end = name.find('(');
+  constexpr std::string_view kAnonymous = "(anonymous namespace)";
+  while (end != name.npos && name.substr(end).starts_with(kAnonymous)) {
+    end = name.find('(', end + kAnonymous.size());
+  }
+  return std::string(name.substr(0, end));
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> CallStacks::frames_of(std::uint32_t node) const {
+  std::vector<std::uint32_t> all;
+  for (; node != 0; node = nodes[node].parent) all.push_back(nodes[node].frame);
+  return all;
+}
+
+FrameKind frame_kind(std::string_view frame) {
+  const auto [file, name] = parts_of(frame);
+  if (is_python(file)) return is_library(file) ? FrameKind::library : FrameKind::own;
+  return is_machinery(file, name) ? FrameKind::machinery : FrameKind::native;
+}
+
+std::string call_site(const std::vector<std::string_view>& frames) {
+  std::string_view library;
+  std::string_view native;
+  std::string_view any;
+  std::string backward;
+  for (const std::string_view frame : frames) {
+    switch (frame_kind(frame)) {
+      case FrameKind::own:
+        return std::string(frame);
+      case FrameKind::library:
+        if (library.empty()) library = frame;
+        break;
+      case FrameKind::native:
+        if (native.empty()) native = frame;
+        if (backward.empty()) backward = backward_of(parts_of(frame).name);
+        break;
+      case FrameKind::machinery:
+        if (any.empty()) any = frame;
+        break;
+    }
+  }
+  if (!backward.empty()) return backward + " (backward pass)";
+  if (!library.empty()) return std::string(library);
+  if (!native.empty()) return shortened(parts_of(native).name);
+  return std::string(any);
+}
+
+std::string called_there(const std::vector<std::string_view>& frames) {
+  std::string_view library;
+  std::string op;
+  for (const std::string_view frame : frames) {
+    const FrameKind kind = frame_kind(frame);
+    if (kind == FrameKind::own) break;
+    if (kind == FrameKind::library) {
+      library = parts_of(frame).name;
+    } else if (std::string found = operator_of(parts_of(frame).name); !found.empty()) {
+      op = std::move(found);
+    }
+  }
+  return op.empty() ? std::string(library) : op;
+}
+
+}  // namespace gapless

@@ -1,0 +1,115 @@
+// StackReader: the "frames" of a snapshot's events and blocks, as nodes of one tree of stacks.
+//
+//   [{"filename": "train.py", "line": 41, "name": "step"}, {... 80 ...}]  ->  node 2
+//
+// Events share frames by the hundred and whole stacks by the thousand: each frame is read once, and
+// a stack that is known costs a look at its frames.
+#pragma once
+
+#include <unordered_map>
+
+#include "allocator/trace/call_stacks.h"
+#include "allocator/trace/interner.h"
+#include "allocator/trace/snapshot_fields.h"
+
+namespace gapless {
+
+class StackReader {
+ public:
+  explicit StackReader(const SnapshotFields& fields) : fields_(fields), budget_(fields.budget()) {}
+
+  /// The stack of an event or a block; 0 where it has none.
+  template <class Place>
+  std::uint32_t node_of(const PickleValue& dict, const Place& place) {
+    const PickleValue* frames = fields_.find(dict, "frames", place);
+    if (frames == nullptr || !frames->is_list()) return 0;
+    const auto& all = frames->items();
+    const std::size_t count = std::min(all.size(), kMostFrames);
+    budget_.work(count, place);
+    std::uint32_t node = 0;
+    for (std::size_t i = count; i-- > 0;) {  // the outermost first
+      if (!all[i].is_dict()) continue;
+      node = child(node, frame_of(all[i], place), place);
+    }
+    return node;
+  }
+
+  /// The line of the program that asked (call_site()); it stays where it is as long as this.
+  template <class Place>
+  const std::string& label(std::uint32_t node, const Place& place) {
+    if (const auto known = labels_.find(node); known != labels_.end()) return known->second;
+    std::vector<std::string_view> frames;
+    for (std::uint32_t at = node; at != 0; at = stacks_.nodes[at].parent) {
+      frames.emplace_back(stacks_.frames[stacks_.nodes[at].frame]);
+    }
+    budget_.work(8 * frames.size(), place);
+    std::string text = call_site(frames);
+    budget_.hold(node_bytes(sizeof(std::pair<const std::uint32_t, std::string>)) +
+                     ReadBudget::allocated_text(text.size()),
+                 place);
+    return labels_.emplace(node, std::move(text)).first->second;
+  }
+
+  /// What was read.
+  [[nodiscard]] CallStacks take() { return std::move(stacks_); }
+
+ private:
+  // A stack of a real program is a few hundred deep at most; the outermost of a deeper one are left
+  // out.
+  static constexpr std::size_t kMostFrames = 1024;
+
+  template <class Place>
+  std::uint32_t child(std::uint32_t parent, std::uint32_t frame, const Place& place) {
+    const std::uint64_t key = std::uint64_t{parent} << 32 | frame;
+    if (const auto known = children_.find(key); known != children_.end()) return known->second;
+    budget_.hold(node_bytes(sizeof(std::pair<const std::uint64_t, std::uint32_t>)), place);
+    budget_.make_room(stacks_.nodes, 1, place);
+    const auto node = static_cast<std::uint32_t>(stacks_.nodes.size());
+    if (node == UINT32_MAX) return parent;
+    stacks_.nodes.push_back({parent, frame});
+    children_.emplace(key, node);
+    return node;
+  }
+
+  template <class Place>
+  std::uint32_t frame_of(const PickleValue& dict, const Place& place) {
+    const auto known = by_place_.find(&dict.items());
+    if (known != by_place_.end()) return known->second;
+    const std::string_view file = fields_.text(dict, "filename", place);
+    const std::string_view name = fields_.text(dict, "name", place);
+    constexpr std::uint64_t kLongestNumber = 24;
+    const std::uint64_t most = file.size() + name.size() + kLongestNumber;
+    budget_.work(most, place);
+    budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)), place);
+    std::string text(file);
+    if (const PickleValue* line = fields_.find(dict, "line", place);
+        line != nullptr && line->is_integer()) {
+      text += ":" + std::to_string(line->integer());
+    }
+    if (!name.empty()) text.append(" ").append(name);
+    std::uint32_t frame = 0;
+    if (const auto same = by_text_.find(text); same != by_text_.end()) {
+      frame = same->second;
+    } else {
+      budget_.hold(node_bytes(sizeof(std::pair<const std::string, std::uint32_t>)) +
+                       2 * ReadBudget::allocated_text(text.size()),
+                   place);
+      budget_.make_room(stacks_.frames, 1, place);
+      frame = static_cast<std::uint32_t>(stacks_.frames.size());
+      stacks_.frames.push_back(text);
+      by_text_.emplace(std::move(text), frame);
+    }
+    by_place_.emplace(&dict.items(), frame);
+    return frame;
+  }
+
+  const SnapshotFields& fields_;
+  ReadBudget& budget_;
+  CallStacks stacks_;
+  std::unordered_map<std::uint64_t, std::uint32_t> children_;  // parent and frame
+  std::unordered_map<const void*, std::uint32_t> by_place_;
+  std::unordered_map<std::string, std::uint32_t> by_text_;
+  std::unordered_map<std::uint32_t, std::string> labels_;
+};
+
+}  // namespace gapless
