@@ -10,6 +10,7 @@
 #include "allocator/device/options.h"
 #include "allocator/trace/load.h"
 #include "bench/peers/peer.h"
+#include "bench/peers/torch_settings.h"
 #include "bench/replay/in_torch.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
@@ -58,7 +59,10 @@ std::vector<std::string> allocators_of(const std::string& list) {
   std::vector<std::string> chosen;
   std::stringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
-    if (std::find(known.begin(), known.end(), item) == known.end()) {
+    const std::string plain =
+        item.starts_with("torch-") ? item.substr(std::string("torch-").size()) : item;
+    const bool set = item.find('+') != std::string::npos && bench::torch_settings(plain);
+    if (!set && std::find(known.begin(), known.end(), item) == known.end()) {
       std::string names;
       for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
       throw InputError("--allocator: there is no allocator \"" + item + "\"; there are " + names);

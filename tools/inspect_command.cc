@@ -1,17 +1,21 @@
-// gapless inspect: where the memory is, and what is lost between.
+// gapless inspect: where the memory is, what is lost between, why, and what would help.
 #include <charconv>
-#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "allocator/base/bytes.h"
+#include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "allocator/report/address.h"
-#include "allocator/report/fragmentation.h"
+#include "allocator/report/recording.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
+#include "tools/inspect/inspect_json.h"
+#include "tools/inspect/inspect_text.h"
+#include "tools/inspect/moment_report.h"
+#include "tools/progress.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -20,89 +24,17 @@ namespace {
 using nlohmann::json;
 
 struct InspectArguments {
-  std::vector<std::string> dumps;
+  std::vector<std::string> files;
+  std::string at;
+  std::string by = "site";
+  std::string tried = "auto";
+  std::string rules;
   std::string address;  // as typed
+  std::size_t rows = 12;
   std::size_t blocks = 10;
   std::size_t segments = 8;
   bool as_json = false;
 };
-
-json to_json(const MemorySum& sum) {
-  return {{"name", sum.name},
-          {"segments", sum.segments},
-          {"reserved_bytes", sum.reserved_bytes},
-          {"active_bytes", sum.active_bytes},
-          {"allocated_bytes", sum.allocated_bytes},
-          {"requested_bytes", sum.requested_bytes},
-          {"free_bytes", sum.free_bytes},
-          {"internal_fragmentation_bytes", sum.internal_bytes()},
-          {"external_fragmentation", sum.external()},
-          {"holes", sum.holes},
-          {"largest_hole_bytes", sum.largest_hole_bytes},
-          {"live_blocks", sum.live_blocks}};
-}
-
-json to_json(const std::vector<MemorySum>& sums) {
-  json list = json::array();
-  for (const MemorySum& sum : sums) list.push_back(to_json(sum));
-  return list;
-}
-
-json to_json(const MemoryState& state, const Fragmentation& found) {
-  json holes = json::array();
-  for (const HoleClass& size : found.holes) {
-    holes.push_back(
-        {{"from_bytes", size.from_bytes}, {"holes", size.holes}, {"bytes", size.bytes}});
-  }
-  json biggest = json::array();
-  for (const LiveBlock& block : found.biggest) {
-    biggest.push_back({{"address", block.address},
-                       {"bytes", block.bytes},
-                       {"requested_bytes", block.requested_bytes},
-                       {"device", block.device},
-                       {"stream", block.stream},
-                       {"pool", block.pool},
-                       {"site", block.site}});
-  }
-  return {{"dump", state.name},
-          {"source", state.source},
-          {"total", to_json(found.total)},
-          {"pools", to_json(found.pools)},
-          {"streams", to_json(found.streams)},
-          {"segments", to_json(found.segments)},
-          {"holes", holes},
-          {"largest_request_bytes", found.largest_request_bytes},
-          {"biggest_blocks", biggest}};
-}
-
-json to_json(const NearBlock& near) {
-  json entry = {{"address", near.block.given_address()},
-                {"bytes", near.block.bytes},
-                {"requested_bytes", near.block.requested_bytes},
-                {"stream", near.block.stream},
-                {"site", near.block.site},
-                {"offset", near.offset},
-                {"behind_bytes", near.behind_bytes()}};
-  if (near.block.freed_s) entry["freed_s"] = *near.block.freed_s;
-  return entry;
-}
-
-json to_json(const MemoryState& state, const AddressReport& report) {
-  json entry = {{"dump", state.name}, {"source", state.source}, {"address", report.address}};
-  if (report.device >= 0) entry["device"] = report.device;
-  if (report.block) {
-    entry["segment"] = report.segment;
-    entry["block"] = to_json(*report.block);
-    entry["block"]["state"] = report.block->block.kind == StateBlock::Kind::live   ? "live"
-                              : report.block->block.kind == StateBlock::Kind::free ? "free"
-                                                                                   : "pending";
-  }
-  if (report.before) entry["before"] = to_json(*report.before);
-  if (report.after) entry["after"] = to_json(*report.after);
-  entry["freed"] = json::array();
-  for (const NearBlock& freed : report.freed) entry["freed"].push_back(to_json(freed));
-  return entry;
-}
 
 // "0x7f12..." or the same in decimal.
 std::optional<std::uint64_t> read_address(const std::string& text) {
@@ -115,116 +47,117 @@ std::optional<std::uint64_t> read_address(const std::string& text) {
   return address;
 }
 
-void add_row(Table& table, const MemorySum& sum) {
-  table.add({{sum.name},
-             {with_commas(sum.segments)},
-             {format_bytes(sum.reserved_bytes)},
-             {format_bytes(sum.active_bytes)},
-             {format_bytes(sum.allocated_bytes)},
-             {format_bytes(sum.requested_bytes)},
-             {format_bytes(sum.free_bytes)},
-             {format_bytes(sum.internal_bytes())},
-             {fmt::format("{:.0f} %", sum.external() * 100)},
-             {with_commas(sum.holes)},
-             {format_bytes(sum.largest_hole_bytes)}});
+// "peak", "end", "oom" or the number of an event.
+std::optional<MomentChoice> read_moment(const std::string& text) {
+  MomentChoice choice;
+  if (text.empty()) return choice;
+  if (text == "peak" || text == "end" || text == "oom") {
+    choice.kind = text == "peak"  ? MomentChoice::Kind::peak
+                  : text == "end" ? MomentChoice::Kind::end
+                                  : MomentChoice::Kind::oom;
+    return choice;
+  }
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), choice.event);
+  if (error != std::errc{} || stop != text.data() + text.size()) return {};
+  choice.kind = MomentChoice::Kind::event;
+  return choice;
 }
 
-Table sums_table(const std::string& head) {
-  return Table({{head, Table::Align::left},
-                {"segments"},
-                {"reserved"},
-                {"active"},
-                {"allocated"},
-                {"requested"},
-                {"free"},
-                {"internal"},
-                {"external"},
-                {"holes"},
-                {"largest hole"}});
+std::optional<CureWork> read_tried(const std::string& text) {
+  if (text == "auto") return {};
+  return text == "all" ? CureWork{true, true} : CureWork{false, false};
 }
 
-void print_report(const MemoryState& state, const Fragmentation& found,
-                  const InspectArguments& arguments) {
-  const bool colour = colour_wanted();
-  fmt::print("{}\n", paragraph(fmt::format("{} ({})", state.name, state.source)));
-  Table pools = sums_table("pool");
-  for (const MemorySum& sum : found.pools) add_row(pools, sum);
-  pools.gap();
-  add_row(pools, found.total);
-  fmt::print("{}\n", pools.text(colour));
-  if (found.streams.size() > 1) {
-    Table streams = sums_table("stream");
-    for (const MemorySum& sum : found.streams) add_row(streams, sum);
-    fmt::print("{}\n", streams.text(colour));
-  }
-  const std::size_t shown = std::min(arguments.segments, found.segments.size());
-  if (shown != 0) {
-    Table segments = sums_table(
-        fmt::format("segments with most free memory ({} of {})", shown, found.segments.size()));
-    for (std::size_t i = 0; i < shown; ++i) add_row(segments, found.segments[i]);
-    fmt::print("{}\n", segments.text(colour));
-  }
-  if (!found.holes.empty()) {
-    Table holes({{"holes from"}, {"count"}, {"bytes"}, {"share", Table::Align::left}});
-    for (const HoleClass& size : found.holes) {
-      const double share =
-          static_cast<double>(size.bytes) / static_cast<double>(found.total.free_bytes);
-      holes.add({{format_bytes(size.from_bytes)},
-                 {with_commas(size.holes)},
-                 {format_bytes(size.bytes)},
-                 {std::string(static_cast<std::size_t>(std::lround(share * 40)), '#')}});
+// What is said of a file, piece by piece.
+class Inspection {
+ public:
+  explicit Inspection(const InspectArguments& arguments)
+      : arguments_(arguments), address_(read_address(arguments.address)) {
+    options_.at = *read_moment(arguments.at);
+    options_.by = group_by(arguments.by);
+    options_.blocks = arguments.blocks;
+    options_.work = read_tried(arguments.tried);
+    if (!arguments.rules.empty()) {
+      options_.rules = read_kind_rules(read_file(arguments.rules), arguments.rules);
     }
-    fmt::print("{}\n", holes.text(colour));
+    text_ = {arguments.rows, arguments.segments, options_.by, colour_wanted(),
+             terminal_columns(STDOUT_FILENO)};
   }
-  if (!found.biggest.empty()) {
-    Table blocks({{"biggest live blocks", Table::Align::left},
-                  {"bytes"},
-                  {"requested"},
-                  {"pool", Table::Align::left},
-                  {"allocated at", Table::Align::left, true}});
-    for (const LiveBlock& block : found.biggest) {
-      blocks.add({{fmt::format("{:#x}", block.address)},
-                  {format_bytes(block.bytes)},
-                  {format_bytes(block.requested_bytes)},
-                  {block.pool},
-                  {block.site.empty() ? "-" : block.site}});
+
+  void file(const std::string& path) {
+    if (address_) {
+      at_address(load_state(path, address_));
+      return;
     }
-    fmt::print("{}\n", blocks.text(colour));
+    Recording recording = load_recording(path);
+    const bool several = recording.traces.size() > 1;
+    std::vector<MomentReport> reports;
+    Progress progress;
+    for (Trace& trace : recording.traces) {
+      const std::string name = trace.name;
+      options_.progress = [&](double fraction) {
+        progress.show(name + "  what would help", fraction);
+      };
+      MomentReport report = report_moment(std::move(trace), recording.now, options_);
+      report.several_devices = several;
+      reports.push_back(std::move(report));
+    }
+    if (recording.now) without_events(std::move(*recording.now), reports);
+    progress.clear();
+    for (const MomentReport& report : reports) tell(report);
   }
-  fmt::print("{}",
-             paragraph(fmt::format(
-                 "Of {} reserved, {} is free; the largest request that would succeed without new "
-                 "memory is {}.",
-                 format_bytes(found.total.reserved_bytes), format_bytes(found.total.free_bytes),
-                 format_bytes(found.largest_request_bytes))));
-}
+
+  [[nodiscard]] const json& list() const { return list_; }
+
+ private:
+  // Devices that the recording has no events of.
+  void without_events(MemoryState now, std::vector<MomentReport>& reports) {
+    std::erase_if(now.segments, [&](const StateSegment& segment) {
+      return std::any_of(reports.begin(), reports.end(), [&](const MomentReport& report) {
+        return report.device == segment.device;
+      });
+    });
+    if (!reports.empty() && now.segments.empty()) return;
+    if (options_.at.kind != MomentChoice::Kind::best &&
+        options_.at.kind != MomentChoice::Kind::end) {
+      throw InputError("--at " + arguments_.at + ": " + now.name +
+                       " has no events, only what lay where when it was written");
+    }
+    reports.push_back(report_state(std::move(now), options_));
+  }
+
+  void tell(const MomentReport& report) {
+    if (arguments_.as_json) {
+      list_.push_back(inspect_json(report));
+      return;
+    }
+    fmt::print("{}{}", first_ ? "" : "\n", inspect_text(report, text_));
+    first_ = false;
+  }
+
+  void at_address(const MemoryState& state) {
+    const AddressReport report = report_address(state, *address_);
+    if (arguments_.as_json) {
+      list_.push_back(inspect_json(state, report));
+      return;
+    }
+    fmt::print("{}{}\n{}", first_ ? "" : "\n", state.name, to_text(report));
+    first_ = false;
+  }
+
+  const InspectArguments& arguments_;
+  std::optional<std::uint64_t> address_;
+  MomentOptions options_;
+  InspectText text_;
+  json list_ = json::array();
+  bool first_ = true;
+};
 
 int run(const InspectArguments& arguments) {
-  json list = json::array();
-  bool first = true;
-  const std::optional<std::uint64_t> address = read_address(arguments.address);
-  const bool all_good = for_each_file(arguments.dumps, [&](const std::string& path) {
-    const MemoryState state = load_state(path, address);
-    if (address) {
-      const AddressReport report = report_address(state, *address);
-      if (arguments.as_json) {
-        list.push_back(to_json(state, report));
-        return;
-      }
-      fmt::print("{}{}\n{}", first ? "" : "\n", state.name, to_text(report));
-      first = false;
-      return;
-    }
-    const Fragmentation found = analyze(state, arguments.blocks);
-    if (arguments.as_json) {
-      list.push_back(to_json(state, found));
-      return;
-    }
-    if (!first) fmt::print("\n");
-    first = false;
-    print_report(state, found, arguments);
-  });
-  if (arguments.as_json) fmt::print("{}\n", json_text(list, 1));
+  Inspection inspection(arguments);
+  const bool all_good =
+      for_each_file(arguments.files, [&](const std::string& path) { inspection.file(path); });
+  if (arguments.as_json) fmt::print("{}\n", json_text(inspection.list(), 1));
   return status_of(all_good, true);
 }
 
@@ -234,16 +167,46 @@ void add_inspect(CLI::App& app, int& status) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand(
       "inspect",
-      "Show what is requested, allocated, active and reserved in a PyTorch snapshot or a gapless\n"
-      "dump, and what is lost between: by pool, stream, segment and size of hole.\n"
+      "Say what is wrong with a program's use of GPU memory and what would help, and show what is\n"
+      "requested, allocated, active and reserved, what it is, which lines asked for it, and what\n"
+      "is lost between. Recordings are looked at where most is allocated, or where they ended out\n"
+      "of memory; they are replayed with other settings and allocators to see what each saves.\n"
       "\n"
       "Examples:\n"
       "  gapless inspect snapshot.pickle\n"
-      "  gapless inspect snapshot.pickle --blocks 30 --json\n"
+      "  gapless inspect run.gtrace --at end --by module\n"
+      "  gapless inspect snapshot.pickle --try none --json\n"
       "  gapless inspect dump.json --address 0x7f1200000400     what is, or was, there\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line or file (the others are shown).");
-  command->add_option("dump", arguments->dumps, "PyTorch snapshots or gapless dumps")->required();
+  command->add_option("file", arguments->files, "PyTorch snapshots, gapless traces or dumps")
+      ->required();
+  command
+      ->add_option("--at", arguments->at,
+                   "The moment: peak (of what is allocated), end, oom (the last request that\n"
+                   "failed) or the number of an event. Default: oom where the run ended with it,\n"
+                   "else peak; files without events have one moment only")
+      ->check([](const std::string& text) {
+        return read_moment(text) ? ""
+                                 : "\"" + text + "\": expected peak, end, oom or an event's number";
+      });
+  command->add_option("--by", arguments->by, "Group what is live by")
+      ->capture_default_str()
+      ->check(CLI::IsMember(group_names()));
+  command
+      ->add_option("--try", arguments->tried,
+                   "Settings to replay the recording with: all, none, or auto: what takes about a\n"
+                   "minute")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "all", "none"}));
+  command->add_option(
+      "--kinds", arguments->rules,
+      "A JSON file with rules of your own for what memory is:\n"
+      "[{\"frame\": \"cache.py\", \"is\": \"key-value cache\"}, ...]; the first whose text\n"
+      "is in a frame of a block's stack decides");
+  command->add_option("--rows", arguments->rows, "How many groups to show")
+      ->capture_default_str()
+      ->check(whole_number());
   command->add_option("--blocks", arguments->blocks, "How many of the biggest live blocks to show")
       ->capture_default_str()
       ->check(whole_number());
@@ -258,7 +221,8 @@ void add_inspect(CLI::App& app, int& status) {
         return read_address(text) ? ""
                                   : "\"" + text + "\": expected an address such as 0x7f1200000400";
       });
-  command->add_flag("--json", arguments->as_json, "One JSON object per file, with every segment");
+  command->add_flag("--json", arguments->as_json,
+                    "One JSON object per device and file, with every segment");
   command->callback([arguments, &status] { status = run(*arguments); });
 }
 

@@ -215,6 +215,7 @@ MemoryState state_of(Snapshot snapshot, std::optional<std::uint64_t> freed_at) {
     segment.address = source.address;
     segment.bytes = source.bytes;
     segment.stream = source.stream;
+    segment.expandable = source.expandable;
     segment.pool = source.type.empty() ? "unknown" : source.type;
     if (!source.pool.empty() && source.pool != "(0, 0)") segment.pool += " [" + source.pool + "]";
     for (SnapshotBlock& from : source.blocks) {

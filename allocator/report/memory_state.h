@@ -31,6 +31,9 @@ struct StateBlock {
   std::string site;               // where it was allocated, if known
   std::uint64_t before = 0;       // bytes in front of what the program has: a check's band
   std::optional<double> freed_s;  // of a freed block: seconds before the recording's end, if known
+  std::uint32_t number = kNoNumber;  // of a recording: the block's number in its trace
+
+  static constexpr std::uint32_t kNoNumber = UINT32_MAX;
 
   /// Where the block begins as the program knows it.
   [[nodiscard]] std::uint64_t given_address() const { return address + before; }
@@ -41,6 +44,7 @@ struct StateSegment {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t stream = 0;
+  bool expandable = false;  // PyTorch's expandable segments: any rest is split off
   // "small", "large", "home", "window", "fenced"; a private pool's id follows in brackets
   std::string pool;
   std::vector<StateBlock> blocks;  // by address; together as long as the segment

@@ -10,8 +10,9 @@ std::vector<std::string> peer_names() { return {"gapless", "native", "expandable
 
 std::unique_ptr<Peer> make_peer(const std::string& name, Driver& driver, DeviceIndex device,
                                 const std::string& settings) {
-  if (name == "native") return std::make_unique<TorchModel>(driver, device, false);
-  if (name == "expandable") return std::make_unique<TorchModel>(driver, device, true);
+  if (const auto of_torch = torch_settings(name)) {
+    return std::make_unique<TorchModel>(driver, device, *of_torch);
+  }
   if (name != "gapless") return nullptr;
   DeviceProperties properties;
   if (driver.device_properties(device, properties) != DriverStatus::ok) return nullptr;

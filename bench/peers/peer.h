@@ -30,7 +30,8 @@ class Peer {
   [[nodiscard]] virtual std::optional<std::uint64_t> idle_state() const { return {}; }
 };
 
-/// "gapless", "native", "expandable": gapless and the models of PyTorch's two allocators.
+/// "gapless", "native", "expandable": gapless and the models of PyTorch's two allocators. Those of
+/// PyTorch may be followed by settings: "native+max_split_size_mb:128" (torch_settings.h).
 std::vector<std::string> peer_names();
 
 /// A peer over the driver's device; nullptr for an unknown name. `settings`

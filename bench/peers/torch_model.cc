@@ -1,6 +1,7 @@
 #include "bench/peers/torch_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 #include <utility>
 
@@ -17,8 +18,13 @@ constexpr std::uint64_t kLargeBuffer = 20 * MiB;
 constexpr std::uint64_t kMinLargeAlloc = 10 * MiB;
 constexpr std::uint64_t kRoundLarge = 2 * MiB;
 
-std::uint64_t round_size(std::uint64_t bytes) {
-  return bytes < kMinBlockSize ? kMinBlockSize : align_up(bytes, kMinBlockSize);
+// The most by which a block that is never split may be larger than the request it serves.
+constexpr std::uint64_t kMostNotSplit = kLargeBuffer;
+
+std::uint64_t round_size(std::uint64_t bytes, std::uint64_t divisions) {
+  if (bytes < kMinBlockSize) return kMinBlockSize;
+  if (divisions <= 1 || bytes <= kMinBlockSize * divisions) return align_up(bytes, kMinBlockSize);
+  return align_up(bytes, std::max<std::uint64_t>(1, std::bit_floor(bytes) / divisions));
 }
 
 std::uint64_t segment_size(std::uint64_t bytes) {
@@ -37,11 +43,15 @@ bool TorchModel::ByAddress::operator()(const Block* a, const Block* b) const {
   return std::tie(a->stream, a->address) < std::tie(b->stream, b->address);
 }
 
-TorchModel::TorchModel(Driver& driver, DeviceIndex device, bool expandable)
-    : driver_(driver), device_(device), expandable_(expandable) {
+TorchModel::TorchModel(Driver& driver, DeviceIndex device, const TorchSettings& settings)
+    : driver_(driver), device_(device), settings_(settings) {
   DeviceProperties properties;
   if (driver.device_properties(device, properties) == DriverStatus::ok) {
     range_bytes_ = properties.total_bytes / 8 * 9;
+    if (settings.garbage_collection_threshold > 0) {
+      collect_above_bytes_ = static_cast<std::uint64_t>(
+          settings.garbage_collection_threshold * static_cast<double>(properties.total_bytes));
+    }
   }
 }
 
@@ -117,18 +127,25 @@ std::optional<std::uint64_t> TorchModel::idle_state() const {
 
 DeviceAddress TorchModel::alloc(std::uint64_t requested, StreamHandle stream, std::uint8_t id) {
   process_events();
-  const std::uint64_t bytes = round_size(requested);
+  const std::uint64_t bytes = round_size(requested, settings_.roundup_power2_divisions);
   Pool& pool = pool_for(bytes, id);
   Block* block = take_free(pool, bytes, stream);
-  if (block == nullptr) block = new_segment(pool, bytes, stream);
+  if (block == nullptr) {
+    collect_garbage(pool_for(UINT64_MAX, id));
+    block = new_segment(pool, bytes, stream);
+  }
+  if (block == nullptr && release_oversize(pool, bytes, stream)) {
+    block = new_segment(pool, bytes, stream);
+  }
   if (block == nullptr) {
     release_cached();
     block = new_segment(pool, bytes, stream);
   }
   if (block == nullptr) return 0;
   const std::uint64_t rest = block->bytes - bytes;
-  const bool splits =
-      pool.small || block->range != nullptr ? rest >= kMinBlockSize : rest > kSmallSize;
+  const bool splits = pool.small || block->range != nullptr
+                          ? rest >= kMinBlockSize
+                          : rest > kSmallSize && bytes < settings_.max_split_bytes;
   if (splits) split(block, bytes);
   block->allocated = true;
   live_[block->address] = block;
@@ -136,6 +153,7 @@ DeviceAddress TorchModel::alloc(std::uint64_t requested, StreamHandle stream, st
 }
 
 TorchModel::Block* TorchModel::take_free(Pool& pool, std::uint64_t bytes, StreamHandle stream) {
+  ++pool.searches;
   Block key;
   key.stream = stream;
   key.bytes = bytes;
@@ -154,6 +172,9 @@ TorchModel::Block* TorchModel::take_free(Pool& pool, std::uint64_t bytes, Stream
     found = next;
   }
   Block* block = *found;
+  const bool whole = block->bytes >= settings_.max_split_bytes;
+  if (whole && bytes < settings_.max_split_bytes) return nullptr;
+  if (whole && block->bytes >= bytes + kMostNotSplit) return nullptr;
   pool.free.erase(found);
   return block;
 }
@@ -220,6 +241,7 @@ void TorchModel::make_free(Block* block) {
   block->allocated = false;
   absorb(block, block->prev);
   absorb(block, block->next);
+  block->freed_at = block->pool->searches;
   block->pool->free.insert(block);
 }
 
@@ -248,7 +270,7 @@ bool TorchModel::absorb(Block* block, Block* neighbour) {
 // --- memory of the device ----------------------------------------------------------------------
 
 TorchModel::Block* TorchModel::new_segment(Pool& pool, std::uint64_t bytes, StreamHandle stream) {
-  if (expandable_) return extend(pool, bytes, stream);
+  if (settings_.expandable) return extend(pool, bytes, stream);
   const std::uint64_t size = segment_size(bytes);
   DeviceAddress address = 0;
   if (driver_.mem_alloc(device_, size, address) != DriverStatus::ok) return nullptr;
@@ -342,6 +364,72 @@ bool TorchModel::map_block(Block* block, std::uint64_t bytes) {
   return true;
 }
 
+void TorchModel::release(Block* block) {
+  driver_.mem_free(device_, block->address);
+  note_reserved(-static_cast<std::int64_t>(block->bytes));
+  block->pool->free.erase(block);
+  delete block;
+}
+
+bool TorchModel::release_oversize(Pool& pool, std::uint64_t bytes, StreamHandle stream) {
+  if (settings_.max_split_bytes == UINT64_MAX) return false;
+  const std::uint64_t wanted = std::max(bytes, settings_.max_split_bytes);
+  const auto is_whole = [](const Block* block) {
+    return block->range == nullptr && block->prev == nullptr && block->next == nullptr;
+  };
+  Block key;
+  key.stream = stream;
+  key.bytes = wanted;
+  const auto found = pool.free.lower_bound(&key);
+  if (found != pool.free.end() && (*found)->stream == stream) {
+    if (!is_whole(*found)) return false;
+    release(*found);
+    return true;
+  }
+  // None is large enough: several, the largest first.
+  std::vector<Block*> chosen;
+  std::uint64_t released = 0;
+  for (auto at = found; released < wanted && at != pool.free.begin();) {
+    --at;
+    if ((*at)->stream != stream || (*at)->bytes < settings_.max_split_bytes) break;
+    if (!is_whole(*at)) continue;
+    released += (*at)->bytes;
+    chosen.push_back(*at);
+  }
+  for (Block* block : chosen) release(block);
+  return released >= wanted;
+}
+
+void TorchModel::collect_garbage(Pool& pool) {
+  if (reserved_ <= collect_above_bytes_) return;
+  std::vector<Block*> whole;
+  std::uint64_t ages = 0;
+  const auto age = [&](const Block* block) { return pool.searches - block->freed_at; };
+  for (Block* block : pool.free) {
+    if (block->range != nullptr || block->prev != nullptr || block->next != nullptr) continue;
+    whole.push_back(block);
+    ages += age(block);
+  }
+  std::uint64_t target = reserved_ - collect_above_bytes_;
+  // Those that are older than the mean, and again while that frees something and is not enough.
+  for (bool any = true; any && target > 0 && !whole.empty();) {
+    any = false;
+    const std::uint64_t oldest = ages / whole.size();
+    std::vector<Block*> left;
+    for (Block* block : whole) {
+      if (age(block) < oldest) {
+        left.push_back(block);
+        continue;
+      }
+      any = true;
+      ages -= age(block);
+      target -= std::min(target, block->bytes);
+      release(block);
+    }
+    whole = std::move(left);
+  }
+}
+
 void TorchModel::release_cached() {
   for (auto& [stream, queue] : pending_) {
     for (; !queue.empty(); queue.pop_front()) {
@@ -357,10 +445,7 @@ void TorchModel::release_cached() {
         if (block->range != nullptr) {
           unmap_block(block);
         } else if (block->prev == nullptr && block->next == nullptr) {
-          driver_.mem_free(device_, block->address);
-          note_reserved(-static_cast<std::int64_t>(block->bytes));
-          pool->free.erase(block);
-          delete block;
+          release(block);
         }
       }
     }

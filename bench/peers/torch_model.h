@@ -1,6 +1,6 @@
 // Models of PyTorch's two CUDA caching allocators, for comparison: "native" (cudaMalloc segments)
 // and "expandable" (expandable_segments:True). Constants and order of steps are those of PyTorch
-// 2.10/2.11, default settings; docs/design.md lists them.
+// 2.10/2.11; docs/design.md lists them.
 //
 //   small pool (<= 1 MiB)  segments of 2 MiB           | a | b | hole | c |
 //   large pool             segments of 20 MiB, or of   | d        | hole  |   split only if more
@@ -20,12 +20,13 @@
 #include <vector>
 
 #include "bench/peers/peer.h"
+#include "bench/peers/torch_settings.h"
 
 namespace gapless::bench {
 
 class TorchModel final : public Peer {
  public:
-  TorchModel(Driver& driver, DeviceIndex device, bool expandable);
+  TorchModel(Driver& driver, DeviceIndex device, const TorchSettings& settings);
   ~TorchModel() override;
 
   DeviceAddress alloc(std::uint64_t bytes, StreamHandle stream, std::uint8_t pool) override;
@@ -49,6 +50,7 @@ class TorchModel final : public Peer {
     Block* next = nullptr;
     bool allocated = false;
     bool mapped = true;
+    std::uint64_t freed_at = 0;      // of Pool::searches
     std::vector<StreamHandle> uses;  // record_stream: other streams that use it
     std::uint32_t events = 0;        // recorded at its free and not completed yet
   };
@@ -64,6 +66,7 @@ class TorchModel final : public Peer {
   };
   struct Pool {
     bool small = false;
+    std::uint64_t searches = 0;  // for a free block, so far
     std::set<Block*, BySize> free;
     std::set<Block*, ByAddress> unmapped;
   };
@@ -87,6 +90,12 @@ class TorchModel final : public Peer {
   Block* extend(Pool& pool, std::uint64_t bytes, StreamHandle stream);
   Block* room_in_ranges(Pool& pool, std::uint64_t bytes, StreamHandle stream);
   bool map_block(Block* block, std::uint64_t bytes);
+  /// A whole segment goes back to the driver.
+  void release(Block* block);
+  /// Of the blocks that are never split, those that a request of that size needs gone.
+  bool release_oversize(Pool& pool, std::uint64_t bytes, StreamHandle stream);
+  /// Whole segments that were not used for long, while more than the threshold is reserved.
+  void collect_garbage(Pool& pool);
   void release_cached();
   void unmap_block(Block* block);
   void unmap_steps(Range& range, std::uint64_t first, std::uint64_t last);
@@ -99,7 +108,8 @@ class TorchModel final : public Peer {
 
   Driver& driver_;
   DeviceIndex device_;
-  bool expandable_;
+  TorchSettings settings_;
+  std::uint64_t collect_above_bytes_ = UINT64_MAX;
   std::uint64_t range_bytes_ = 0;
   std::map<std::pair<std::uint8_t, bool>, std::unique_ptr<Pool>> pools_;
   std::vector<std::unique_ptr<Range>> ranges_;

@@ -56,7 +56,7 @@ class Trials {
   // The native allocator learns of the capacity only by what is refused: a run that completed with
   // more and never took more than this would have gone the same way.
   [[nodiscard]] bool told_by_larger(std::uint64_t capacity) const {
-    if (allocator_ != "native") return false;
+    if (allocator_ != "native") return false;  // with settings it may look at the capacity
     return std::any_of(taken_.upper_bound(capacity), taken_.end(),
                        [&](const auto& trial) { return trial.second <= capacity; });
   }

@@ -14,6 +14,7 @@
 #include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "allocator/trace/compact_format.h"
+#include "bench/peers/torch_settings.h"
 #include "simgpu/front_libraries.h"
 
 namespace gapless::bench {
@@ -104,10 +105,11 @@ bool is_in_torch(const std::string& allocator) { return allocator.starts_with("t
 
 ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
                              std::uint64_t capacity_bytes, const ReplayOptions& options) {
-  const bool expandable = allocator == "torch-expandable";
-  if (!expandable && allocator != "torch-native") {
-    throw std::invalid_argument("unknown allocator \"" + allocator + "\"");
-  }
+  const auto settings = torch_settings(allocator.substr(std::string("torch-").size()));
+  if (!settings) throw std::invalid_argument("unknown allocator \"" + allocator + "\"");
+  std::string conf = allocator_conf(allocator);
+  if (settings->expandable)
+    conf += (conf.empty() ? "" : ",") + std::string("expandable_segments:True");
   const std::string host = host_path();
   const TemporaryFile file(write_compact({trace}));
   const std::string text = output_of(
@@ -115,7 +117,7 @@ ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
       {{"LD_PRELOAD", simgpu::preload_list(simgpu::front_folder())},
        {"SIMGPU_GPUS", std::to_string(capacity_bytes)},
        {"SIMGPU_CONTEXT", "0"},
-       {"PYTORCH_CUDA_ALLOC_CONF", expandable ? "expandable_segments:True" : ""}});
+       {"PYTORCH_CUDA_ALLOC_CONF", conf}});
   ReplayResult result = from_text(text);
   result.trace = trace.name;
   result.device = trace.device;

@@ -1,0 +1,43 @@
+// MemoryKinds: what the blocks of a recording are, by who asked for them and how long they lived.
+//
+//   forward ......... backward ........ optimizer step .... forward
+//   [ activations ----]  (freed in it)
+//                     [ gradient -------------------------------]   outlives its backward pass
+//                       [ backward ]                                a temporary of it
+//                                       [ optimizer_states ------------------ to the end
+//   [ parameters ----------------------------------------------------------- to the end
+//
+// It is told by the stacks: PyTorch's functions have names of their own in every version. Where a
+// recording has no stacks only lifetimes are left: held to the end, or freed before.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allocator/trace/trace.h"
+
+namespace gapless {
+
+/// A rule of the user's: blocks whose stack has a frame with that text in it are of that kind.
+struct KindRule {
+  std::string text;
+  std::string kind;
+};
+
+struct MemoryKinds {
+  /// "parameters", "optimizer states", "gradients", "activations", "loss", "backward",
+  /// "optimizer step", "workspaces", "inputs", "other"; without stacks "held to the end", "freed
+  /// before the end"; and those of rules.
+  std::vector<std::string> names;
+  std::vector<std::uint8_t> of_block;  // index into `names`, by number of the block
+};
+
+/// At most 200 rules; the first that says something of a block decides.
+MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules = {});
+
+/// Reads rules: a JSON list of {"frame": "...", "is": "..."}. Throws InputError; `name` stands in
+/// errors.
+std::vector<KindRule> read_kind_rules(const std::string& text, const std::string& name);
+
+}  // namespace gapless

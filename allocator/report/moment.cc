@@ -1,0 +1,304 @@
+#include "allocator/report/moment.h"
+
+#include <algorithm>
+#include <map>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless {
+namespace {
+
+constexpr std::uint64_t kGrain = 512;
+constexpr std::uint64_t kSmallSegment = 2 * MiB;  // PyTorch's; it has no large one of that size
+
+bool adds_memory(EventKind kind) {
+  return kind == EventKind::segment_alloc || kind == EventKind::segment_map;
+}
+bool takes_memory(EventKind kind) {
+  return kind == EventKind::segment_free || kind == EventKind::segment_unmap;
+}
+
+// What was reserved before the first event: the recording tells the most there was.
+std::uint64_t reserved_at_begin(const Trace& trace) {
+  std::int64_t change = 0;
+  std::int64_t most = 0;
+  for (const TraceEvent& event : trace.events) {
+    if (adds_memory(event.kind)) change += static_cast<std::int64_t>(event.bytes);
+    if (takes_memory(event.kind)) change -= static_cast<std::int64_t>(event.bytes);
+    most = std::max(most, change);
+  }
+  const auto peak = static_cast<std::int64_t>(trace.recorded_peak_reserved_bytes);
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, peak - most));
+}
+
+// Ranges of addresses that are backed by memory.
+class Ranges {
+ public:
+  explicit Ranges(const std::vector<TraceSegment>& segments) {
+    for (const TraceSegment& segment : segments) add(segment);
+  }
+
+  void add(const TraceSegment& segment) {
+    if (segment.bytes != 0) ranges_.insert_or_assign(segment.address, segment);
+  }
+
+  // Cuts [address, address + bytes) out of whatever holds it.
+  void remove(std::uint64_t address, std::uint64_t bytes) {
+    const std::uint64_t end = address + bytes;
+    auto at = ranges_.upper_bound(address);
+    if (at != ranges_.begin()) --at;
+    while (at != ranges_.end() && at->first < end) {
+      const TraceSegment whole = at->second;
+      const std::uint64_t whole_end = whole.address + whole.bytes;
+      if (whole_end <= address) {
+        ++at;
+        continue;
+      }
+      at = ranges_.erase(at);
+      if (whole.address < address) {
+        TraceSegment before = whole;
+        before.bytes = address - whole.address;
+        ranges_.emplace(before.address, before);
+      }
+      if (whole_end > end) {
+        TraceSegment after = whole;
+        after.address = end;
+        after.bytes = whole_end - end;
+        at = ranges_.emplace(end, after).first;
+      }
+    }
+  }
+
+  // By address; what an expandable segment was mapped in is joined.
+  [[nodiscard]] std::vector<TraceSegment> joined() const {
+    std::vector<TraceSegment> all;
+    for (const auto& [address, range] : ranges_) {
+      if (!all.empty()) {
+        TraceSegment& last = all.back();
+        if (last.expandable && range.expandable && last.address + last.bytes == address &&
+            last.stream == range.stream && last.pool == range.pool && last.type == range.type) {
+          last.bytes += range.bytes;
+          continue;
+        }
+      }
+      all.push_back(range);
+    }
+    return all;
+  }
+
+ private:
+  std::map<std::uint64_t, TraceSegment> ranges_;
+};
+
+std::vector<TraceSegment> segments_at(const Trace& trace, std::size_t event) {
+  Ranges ranges(trace.segments);
+  for (std::size_t i = trace.events.size(); i-- > event + 1;) {
+    const TraceEvent& undone = trace.events[i];
+    if (adds_memory(undone.kind)) {
+      ranges.remove(undone.address, undone.bytes);
+    } else if (takes_memory(undone.kind)) {
+      ranges.add({undone.address, undone.bytes, undone.stream, undone.pool,
+                  undone.kind == EventKind::segment_unmap,
+                  undone.bytes <= kSmallSegment ? "small" : "large"});
+    }
+  }
+  return ranges.joined();
+}
+
+struct PlacedBlock {
+  const TraceEvent* made = nullptr;
+  bool pending = false;
+};
+
+// What is live after that event, by address.
+std::vector<PlacedBlock> blocks_at(const Trace& trace, std::size_t event) {
+  std::vector<PlacedBlock> by_number(trace.blocks);
+  for (std::size_t i = 0; i <= event && i < trace.events.size(); ++i) {
+    const TraceEvent& one = trace.events[i];
+    if (one.kind == EventKind::alloc) by_number[one.block] = {&one, false};
+    if (one.kind == EventKind::free_requested) by_number[one.block].pending = true;
+    if (one.kind == EventKind::free) by_number[one.block] = {};
+  }
+  std::erase_if(by_number, [](const PlacedBlock& block) { return block.made == nullptr; });
+  std::stable_sort(
+      by_number.begin(), by_number.end(),
+      [](const PlacedBlock& a, const PlacedBlock& b) { return a.made->address < b.made->address; });
+  return by_number;
+}
+
+// Fills segments with blocks and with what is free between them.
+class StateMaker {
+ public:
+  explicit StateMaker(const Trace& trace) : trace_(trace) {
+    state_.name = trace.name;
+    state_.source = trace.source;
+  }
+
+  MemoryState make(const std::vector<TraceSegment>& segments,
+                   const std::vector<PlacedBlock>& blocks) {
+    auto block = blocks.begin();
+    for (const TraceSegment& from : segments) {
+      while (block != blocks.end() && block->made->address < from.address) add_outside(*block++);
+      StateSegment& segment = add_segment(from);
+      const std::uint64_t end = from.address + from.bytes;
+      std::uint64_t at = from.address;
+      for (; block != blocks.end() && block->made->address < end; ++block) {
+        if (block->made->address < at) {  // where another lies: the recording is not consistent
+          outside_.push_back(*block);
+          continue;
+        }
+        add_free(segment, at, block->made->address);
+        StateBlock placed = to_state(*block);
+        placed.bytes = std::min(placed.bytes, end - placed.address);
+        at = placed.address + placed.bytes;
+        segment.blocks.push_back(std::move(placed));
+      }
+      add_free(segment, at, end);
+    }
+    while (block != blocks.end()) add_outside(*block++);
+    for (const PlacedBlock& one : outside_) add_outside(one);
+    return std::move(state_);
+  }
+
+ private:
+  StateSegment& add_segment(const TraceSegment& from) {
+    StateSegment& segment = state_.segments.emplace_back();
+    segment.device = trace_.device;
+    segment.address = from.address;
+    segment.bytes = from.bytes;
+    segment.stream = trace_.streams[from.stream];
+    segment.expandable = from.expandable;
+    segment.pool = from.type.empty() ? "unknown" : from.type;
+    if (from.pool != 0) segment.pool += " [" + trace_.pools[from.pool] + "]";
+    return segment;
+  }
+
+  // A block of which no segment is known is one by itself.
+  void add_outside(const PlacedBlock& block) {
+    const TraceEvent& made = *block.made;
+    const StateBlock placed = to_state(block);
+    StateSegment& segment = add_segment(
+        {placed.address, placed.bytes, made.stream, made.pool, false, "no segment recorded"});
+    segment.blocks.push_back(placed);
+  }
+
+  [[nodiscard]] StateBlock to_state(const PlacedBlock& from) const {
+    StateBlock block;
+    block.kind = from.pending ? StateBlock::Kind::pending : StateBlock::Kind::live;
+    block.address = from.made->address;
+    block.bytes = rounded_bytes(from.made->bytes);
+    block.requested_bytes = from.made->bytes;
+    block.stream = trace_.streams[from.made->stream];
+    block.site = trace_.sites[from.made->site];
+    block.number = from.made->block;
+    return block;
+  }
+
+  void add_free(StateSegment& segment, std::uint64_t from, std::uint64_t to) const {
+    if (from >= to) return;
+    StateBlock hole;
+    hole.address = from;
+    hole.bytes = to - from;
+    hole.stream = segment.stream;
+    segment.blocks.push_back(hole);
+  }
+
+  const Trace& trace_;
+  MemoryState state_;
+  std::vector<PlacedBlock> outside_;
+};
+
+}  // namespace
+
+std::uint64_t rounded_bytes(std::uint64_t requested_bytes) {
+  return align_up(requested_bytes, kGrain);
+}
+
+MomentWalk::MomentWalk(const Trace& trace) : trace_(trace), blocks_(trace.blocks) {
+  sums_.reserved_bytes = reserved_at_begin(trace);
+}
+
+bool MomentWalk::next() {
+  if (next_ == trace_.events.size()) return false;
+  const TraceEvent& event = trace_.events[next_++];
+  switch (event.kind) {
+    case EventKind::alloc:
+      blocks_[event.block] = {event.bytes, false};
+      sums_.requested_bytes += event.bytes;
+      sums_.allocated_bytes += rounded_bytes(event.bytes);
+      sums_.active_bytes += rounded_bytes(event.bytes);
+      break;
+    case EventKind::free_requested:
+    case EventKind::free: {
+      Block& block = blocks_[event.block];
+      if (!block.requested_free) {
+        sums_.requested_bytes -= block.requested_bytes;
+        sums_.allocated_bytes -= rounded_bytes(block.requested_bytes);
+        block.requested_free = true;
+      }
+      if (event.kind == EventKind::free) {
+        sums_.active_bytes -= rounded_bytes(block.requested_bytes);
+      }
+      break;
+    }
+    case EventKind::segment_alloc:
+    case EventKind::segment_map:
+      sums_.reserved_bytes += event.bytes;
+      break;
+    case EventKind::segment_free:
+    case EventKind::segment_unmap:
+      sums_.reserved_bytes -= std::min(sums_.reserved_bytes, event.bytes);
+      break;
+    case EventKind::oom:
+    case EventKind::marker:
+      break;
+  }
+  return true;
+}
+
+Moments find_moments(const Trace& trace) {
+  Moments found;
+  MomentWalk walk(trace);
+  bool first = true;
+  while (walk.next()) {
+    const MemorySums& sums = walk.sums();
+    if (first || sums.active_bytes > found.at_peak.active_bytes) {
+      found.peak = walk.event();
+      found.at_peak = sums;
+    }
+    if (first || sums.reserved_bytes > found.at_reserved_peak.reserved_bytes) {
+      found.reserved_peak = walk.event();
+      found.at_reserved_peak = sums;
+    }
+    first = false;
+    const EventKind kind = trace.events[walk.event()].kind;
+    if (kind == EventKind::oom) {
+      found.oom = walk.event();
+      found.ended_with_oom = true;
+    } else if (kind == EventKind::alloc) {
+      found.ended_with_oom = false;
+    }
+  }
+  found.at_end = walk.sums();
+  return found;
+}
+
+MemoryState state_at(const Trace& trace, std::size_t event) {
+  return StateMaker(trace).make(segments_at(trace, event), blocks_at(trace, event));
+}
+
+std::vector<MemorySums> course_of(const Trace& trace, std::size_t columns) {
+  std::vector<MemorySums> course(std::min(columns, trace.events.size()));
+  MomentWalk walk(trace);
+  while (walk.next()) {
+    MemorySums& most = course[walk.event() * course.size() / trace.events.size()];
+    const MemorySums& sums = walk.sums();
+    most.requested_bytes = std::max(most.requested_bytes, sums.requested_bytes);
+    most.allocated_bytes = std::max(most.allocated_bytes, sums.allocated_bytes);
+    most.active_bytes = std::max(most.active_bytes, sums.active_bytes);
+    most.reserved_bytes = std::max(most.reserved_bytes, sums.reserved_bytes);
+  }
+  return course;
+}
+
+}  // namespace gapless

@@ -1,0 +1,45 @@
+#include "allocator/report/recording.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "allocator/base/error.h"
+#include "allocator/base/files.h"
+#include "allocator/trace/compact_format.h"
+#include "allocator/trace/load.h"
+
+namespace gapless {
+
+Recording load_recording(const std::string& path, std::optional<std::uint64_t> freed_at) {
+  std::string bytes = read_file(path);
+  Recording recording;
+  if (looks_like_compact(bytes)) {
+    recording.traces = read_compact(bytes, path);
+  } else if (!bytes.empty() && bytes.front() == '{') {
+    recording.now = read_dump(bytes, path);
+    recording.now->name = std::filesystem::path(path).stem().string();
+  } else {
+    Snapshot snapshot = snapshot_of(std::move(bytes), path);
+    recording.traces = snapshot.traces;
+    recording.now = state_of(std::move(snapshot), freed_at);
+  }
+  std::erase_if(recording.traces, [](const Trace& trace) { return trace.events.empty(); });
+  if (recording.traces.empty() && !recording.now) throw InputError(path + ": holds no events");
+  return recording;
+}
+
+MemoryState of_device(const MemoryState& state, DeviceIndex device) {
+  MemoryState one;
+  one.name = state.name;
+  one.source = state.source;
+  std::copy_if(state.segments.begin(), state.segments.end(), std::back_inserter(one.segments),
+               [&](const StateSegment& segment) { return segment.device == device; });
+  one.joinable_free_bytes = state.joinable_free_bytes;
+  one.page_bytes = state.page_bytes;
+  one.windows = state.windows;
+  return one;
+}
+
+}  // namespace gapless
