@@ -32,15 +32,26 @@ enum Kind : std::uint8_t {
   backward,
   optimizer_step,
   workspaces,
+  throughout,
   held,
   freed,
   other,
   kKinds,
 };
-constexpr std::array<const char*, kKinds> kNames = {
-    "parameters", "optimizer states", "gradients",  "activations",     "loss",
-    "backward",   "optimizer step",   "workspaces", "held to the end", "freed before the end",
-    "other"};
+constexpr std::array kKindNames = {"parameters",
+                                   "optimizer states",
+                                   "gradients",
+                                   "activations",
+                                   "loss",
+                                   "backward",
+                                   "optimizer step",
+                                   "workspaces",
+                                   "held throughout",
+                                   "held to the end",
+                                   "freed before the end",
+                                   "other"};
+
+static_assert(kKindNames.size() == kKinds);
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
@@ -193,23 +204,26 @@ std::vector<Life> lives_of(const Trace& trace) {
 
 MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules) {
   MemoryKinds kinds;
-  kinds.names.assign(kNames.begin(), kNames.end());
+  kinds.names.assign(kKindNames.begin(), kKindNames.end());
   for (const KindRule& rule : rules) kinds.names.push_back(rule.kind);
   const std::vector<Asked> asked = asked_at_sites(trace);
   const std::vector<std::uint8_t> ruled = rules_at_sites(trace, rules);
   const std::vector<Life> lives = lives_of(trace);
-  // The next event at which something was asked for that is not the backward pass's own: whatever
-  // of the backward pass lives until then outlives it.
+  // The next event at which the program was at something else: what lives until then outlives the
+  // backward pass, or the optimizer's step.
   std::vector<std::size_t> backward_ends(trace.events.size() + 1, kNever);
+  std::vector<std::size_t> step_ends(trace.events.size() + 1, kNever);
   bool any_stacks = false;
   const bool only_python = has_only_python(trace);
   for (std::size_t i = trace.events.size(); i-- > 0;) {
     const TraceEvent& event = trace.events[i];
     backward_ends[i] = backward_ends[i + 1];
+    step_ends[i] = step_ends[i + 1];
     if (event.kind != EventKind::alloc || event.site == 0) continue;
     any_stacks = true;
     const Asked here = asked[event.site];
     if (here == Asked::forward || here == Asked::optimizer) backward_ends[i] = i;
+    if (here == Asked::forward || here == Asked::backward) step_ends[i] = i;
   }
   kinds.of_block.reserve(lives.size());
   for (const Life& life : lives) {
@@ -227,7 +241,7 @@ MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules)
         kind = gradients;
         break;
       case Asked::optimizer:
-        kind = to_the_end ? optimizer_states : optimizer_step;
+        kind = life.end > step_ends[life.begin] || to_the_end ? optimizer_states : optimizer_step;
         break;
       case Asked::loss:
         kind = loss;
@@ -236,7 +250,7 @@ MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules)
         kind = life.end > backward_ends[life.begin] ? gradients : backward;
         break;
       case Asked::module_move:
-        kind = to_the_end ? parameters : other;
+        kind = life.end > step_ends[life.begin] || to_the_end ? parameters : other;
         break;
       case Asked::forward:
         kind = activations;
@@ -246,7 +260,7 @@ MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules)
         if (life.site == 0 && only_python && !life.initial) {
           kind = life.end > backward_ends[life.begin] ? gradients : backward;
         } else {
-          kind = to_the_end ? held : freed;
+          kind = !to_the_end ? freed : life.initial ? throughout : held;
         }
         break;
     }

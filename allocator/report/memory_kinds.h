@@ -4,8 +4,8 @@
 //   [ activations ----]  (freed in it)
 //                     [ gradient -------------------------------]   outlives its backward pass
 //                       [ backward ]                                a temporary of it
-//                                       [ optimizer_states ------------------ to the end
-//   [ parameters ----------------------------------------------------------- to the end
+//                                       [ optimizer states ------------------ outlive their step
+//   [ parameters ----------------------------------------------------------- made by Module.to()
 //
 // It is told by the stacks: PyTorch's functions have names of their own in every version. Where a
 // recording has no stacks only lifetimes are left: held to the end, or freed before.
@@ -27,8 +27,8 @@ struct KindRule {
 
 struct MemoryKinds {
   /// "parameters", "optimizer states", "gradients", "activations", "loss", "backward",
-  /// "optimizer step", "workspaces", "inputs", "other"; without stacks "held to the end", "freed
-  /// before the end"; and those of rules.
+  /// "optimizer step", "workspaces", "other"; without stacks "held throughout" (from before the
+  /// recording to its end), "held to the end", "freed before the end"; and those of rules.
   std::vector<std::string> names;
   std::vector<std::uint8_t> of_block;  // index into `names`, by number of the block
 };

@@ -8,7 +8,7 @@
 namespace gapless {
 namespace {
 
-constexpr std::uint64_t kGrain = 512;
+constexpr std::uint64_t kBlockGrain = 512;
 constexpr std::uint64_t kSmallSegment = 2 * MiB;  // PyTorch's; it has no large one of that size
 
 bool adds_memory(EventKind kind) {
@@ -211,7 +211,7 @@ class StateMaker {
 }  // namespace
 
 std::uint64_t rounded_bytes(std::uint64_t requested_bytes) {
-  return align_up(requested_bytes, kGrain);
+  return align_up(requested_bytes, kBlockGrain);
 }
 
 MomentWalk::MomentWalk(const Trace& trace) : trace_(trace), blocks_(trace.blocks) {

@@ -193,6 +193,8 @@ std::string called_there(const std::vector<std::string_view>& frames) {
     const FrameKind kind = frame_kind(frame);
     if (kind == FrameKind::own) break;
     if (kind == FrameKind::library) {
+      // A graph that torch.compile made; its own functions say nothing.
+      if (frame.find("torchinductor_") != frame.npos) return "compiled code";
       library = parts_of(frame).name;
     } else if (std::string found = operator_of(parts_of(frame).name); !found.empty()) {
       op = std::move(found);

@@ -47,7 +47,7 @@ FrameKind frame_kind(std::string_view frame);
 std::string call_site(const std::vector<std::string_view>& frames);
 
 /// What that line called, in short: the Python library's function next to it, or the operator
-/// ("aten::bmm"). Empty where there is none.
+/// ("aten::bmm"), or "compiled code". Empty where there is none.
 std::string called_there(const std::vector<std::string_view>& frames);
 
 }  // namespace gapless

@@ -1,10 +1,8 @@
 #include "tools/inspect/cures.h"
 
-#include <algorithm>
 #include <mutex>
 #include <thread>
 
-#include "allocator/trace/trace.h"
 #include "bench/replay/fit.h"
 #include "bench/replay/replay.h"
 #include "tools/parallel.h"
@@ -13,7 +11,7 @@ namespace gapless::tools {
 namespace {
 
 // What users are told to try, with the values that guides give; of a setting with several the one
-// that reserves least is kept.
+// that does with the least memory is kept.
 struct Candidate {
   const char* name;
   std::vector<const char*> allocators;
@@ -57,8 +55,15 @@ struct Job {
   std::size_t cure = 0;
   std::string allocator;
   std::string name;
+  std::string without;
   const Trace* trace = nullptr;
 };
+
+// What a setting is for: to run in less memory.
+bool is_better(const Cure& a, const Cure& b) {
+  if (a.least_bytes && b.least_bytes) return *a.least_bytes < *b.least_bytes;
+  return a.reserved_bytes < b.reserved_bytes;
+}
 
 constexpr std::uint64_t kEventsForReserved = 3'000'000;
 constexpr std::uint64_t kEventsForLeast = 250'000;
@@ -79,56 +84,53 @@ std::vector<Cure> try_cures(const RecordedRun& run, const std::vector<std::strin
     for (const char* allocator : candidate.allocators) {
       const std::string plus = allocator;
       const std::size_t at = plus.find('+');
-      jobs.push_back(
-          {cures, allocator, at == plus.npos ? candidate.name : plus.substr(at + 1), &run.trace});
+      jobs.push_back({cures, allocator, at == plus.npos ? candidate.name : plus.substr(at + 1), "",
+                      &run.trace});
     }
     ++cures;
   }
   for (const std::string& site : sites) {
     reduced.push_back(without_site(run.trace, site));
-    jobs.push_back({cures++, "native", "without " + site, &reduced.back()});
+    jobs.push_back({cures++, "native", "without " + site, site, &reduced.back()});
   }
   bench::ReplayOptions options;
   options.time_operations = false;
   options.stop_when_steady = true;
   std::mutex mutex;
-  std::size_t done = 0;
-  std::vector<std::optional<Cure>> found(cures);
-  const std::size_t threads = std::thread::hardware_concurrency();
-  // Least capacities are sought of those alone that are kept.
-  const double total = static_cast<double>(jobs.size() + (work.least ? cures * 8 : 0));
-  const auto tell = [&](std::size_t more) {
+  double done = 0;
+  const auto tell = [&](double more) {
     const std::scoped_lock lock(mutex);
     done += more;
-    if (progress) progress(static_cast<double>(done) / total);
+    if (progress) progress(done / static_cast<double>(jobs.size()));
   };
-  in_parallel(jobs.size(), threads, [&](std::size_t i) {
+  std::vector<std::optional<Cure>> tried(jobs.size());
+  in_parallel(jobs.size(), std::thread::hardware_concurrency(), [&](std::size_t i) {
     const Job& job = jobs[i];
     const bench::ReplayResult result = bench::replay(*job.trace, job.allocator, options);
-    Cure cure{job.name, job.allocator, "", result.peak_reserved_bytes, result.peak_allocated_bytes,
+    tell(work.least ? 0.1 : 1);
+    if (!result.fits) return;  // more than any GPU has
+    Cure cure{job.name,
+              job.allocator,
+              job.without,
+              result.peak_reserved_bytes,
+              result.peak_allocated_bytes,
               {}};
-    if (job.trace != &run.trace) cure.without = job.name.substr(std::string("without ").size());
-    {
-      const std::scoped_lock lock(mutex);
-      std::optional<Cure>& best = found[job.cure];
-      if (result.fits && (!best || cure.reserved_bytes < best->reserved_bytes)) best = cure;
+    if (work.least) {
+      const auto fit = bench::least_capacity(*job.trace, job.allocator, options);
+      if (fit) cure.least_bytes = fit->least_bytes;
+      tell(0.9);
     }
-    tell(1);
+    tried[i] = std::move(cure);
   });
-  std::vector<Cure> list;
-  std::vector<const Trace*> traces;
-  for (std::size_t i = 0; i < cures; ++i) {
-    if (!found[i]) continue;  // more than any GPU has
-    list.push_back(std::move(*found[i]));
-    const std::size_t of_site = i - candidates().size();
-    traces.push_back(i < candidates().size() ? &run.trace : &reduced[of_site]);
+  std::vector<std::optional<Cure>> best(cures);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (!tried[i]) continue;
+    std::optional<Cure>& so_far = best[jobs[i].cure];
+    if (!so_far || is_better(*tried[i], *so_far)) so_far = std::move(tried[i]);
   }
-  if (work.least) {
-    in_parallel(list.size(), threads, [&](std::size_t i) {
-      const auto fit = bench::least_capacity(*traces[i], list[i].allocator, options);
-      if (fit) list[i].least_bytes = fit->least_bytes;
-      tell(8);
-    });
+  std::vector<Cure> list;
+  for (std::optional<Cure>& cure : best) {
+    if (cure) list.push_back(std::move(*cure));
   }
   return list;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
+#include "bench/replay/replay.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -255,7 +256,7 @@ class Causes {
                        format_bytes(base.reserved_bytes))});
       return;
     }
-    std::string text = "Replayed, the same run reserves ";
+    std::string text = fmt::format("Replayed {} times in a row, the run reserves ", bench::kPasses);
     for (std::size_t i = 0; i < better.size(); ++i) {
       text += fmt::format("{}{} with {}", i == 0 ? "" : ", ",
                           format_bytes(better[i]->reserved_bytes), better[i]->name);

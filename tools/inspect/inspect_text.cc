@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
+#include "bench/replay/replay.h"
 #include "tools/inspect/course_chart.h"
 #include "tools/table.h"
 
@@ -17,10 +18,29 @@ std::string percent_of(std::uint64_t part, std::uint64_t whole) {
   return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+// The folder that all of a program's own files lie in: it is left out, since lines are short.
+std::string common_folder(const MomentReport& report) {
+  std::string common;
+  bool first = true;
+  for (const StateSegment& segment : report.state.segments) {
+    for (const StateBlock& block : segment.blocks) {
+      if (frame_kind(block.site) != FrameKind::own) continue;
+      const std::string folder = block.site.substr(0, block.site.find_last_of("/\\") + 1);
+      if (first) common = folder;
+      first = false;
+      while (!folder.starts_with(common)) {  // up by one folder
+        common.pop_back();
+        common.resize(common.find_last_of("/\\") + 1);
+      }
+    }
+  }
+  return common;
+}
+
 class Writer {
  public:
   Writer(const MomentReport& report, const InspectText& options)
-      : report_(report), options_(options) {}
+      : report_(report), options_(options), folder_(common_folder(report)) {}
 
   std::string text() {
     title();
@@ -50,7 +70,17 @@ class Writer {
     text_ += '\n';
   }
   void say(const Table& table) { say(table.text(options_.colour, options_.columns)); }
-  void sentence(const std::string& text) { text_ += paragraph(text); }
+  void sentence(const std::string& text) { text_ += paragraph(short_of(text)); }
+
+  void sentence_in_full(const std::string& text) { text_ += paragraph(text) + "\n"; }
+
+  // Without the folder of the program.
+  [[nodiscard]] std::string short_of(std::string text) const {
+    for (std::size_t at = 0; !folder_.empty() && (at = text.find(folder_, at)) != text.npos;) {
+      text.erase(at, folder_.size());
+    }
+    return text;
+  }
 
   void title() {
     std::string of = report_.state.name;
@@ -118,9 +148,10 @@ class Writer {
       if (before == 0) return {"-"};
       const double part = 100 * (static_cast<double>(before) - static_cast<double>(after)) /
                           static_cast<double>(before);
-      return {fmt::format("{:.1f} %", part == 0 ? 0.0 : part), part >= 5    ? Colour::good
-                                                               : part <= -5 ? Colour::bad
-                                                                            : Colour::none};
+      return {fmt::format("{:.1f} %", std::abs(part) < 0.05 ? 0.0 : part), part >= 5 ? Colour::good
+                                                                           : part <= -5
+                                                                               ? Colour::bad
+                                                                               : Colour::none};
     };
     bool gap = false;
     for (const Cure& cure : report_.cures) {
@@ -130,7 +161,7 @@ class Writer {
         gap = true;
       }
       const bool least = cure.least_bytes && base.least_bytes;
-      table.add({{cure.name},
+      table.add({{short_of(cure.name)},
                  {format_bytes(cure.reserved_bytes)},
                  first ? Cell{""} : saved(base.reserved_bytes, cure.reserved_bytes),
                  {cure.least_bytes ? format_bytes(*cure.least_bytes) : "-"},
@@ -191,7 +222,7 @@ class Writer {
     for (const BlockGroup& group : list) all += group.bytes;
     for (std::size_t i = 0; i < shown; ++i) {
       const BlockGroup& group = list[i];
-      std::vector<Cell> row = {{group.name.empty() ? "(not recorded)" : group.name}};
+      std::vector<Cell> row = {{group.name.empty() ? "(not recorded)" : short_of(group.name)}};
       if (sites) row.push_back({group.called});
       if (report_.has_events) row.push_back({group.kind});
       row.push_back({format_bytes(group.bytes)});
@@ -200,6 +231,7 @@ class Writer {
       table.add(std::move(row));
     }
     say(table);
+    if (sites && !folder_.empty()) sentence_in_full("Files are in " + folder_ + ".");
   }
 
   void lost() {
@@ -233,7 +265,7 @@ class Writer {
   }
 
   static Table sums_table(const std::string& head) {
-    return Table({{head, Table::Align::left},
+    return Table({{head, Table::Align::left, true},
                   {"segments"},
                   {"reserved"},
                   {"active"},
@@ -307,7 +339,7 @@ class Writer {
                   {format_bytes(block.bytes)},
                   {format_bytes(block.requested_bytes)},
                   {block.pool},
-                  {block.site.empty() ? "-" : block.site}});
+                  {block.site.empty() ? "-" : short_of(block.site)}});
     }
     say(blocks);
   }
@@ -323,6 +355,7 @@ class Writer {
 
   const MomentReport& report_;
   const InspectText& options_;
+  std::string folder_;
   std::string text_;
 };
 
