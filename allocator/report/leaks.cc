@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "allocator/report/moment.h"
@@ -68,7 +67,7 @@ struct Kept {
   std::uint64_t blocks = 0;
   std::uint64_t block_bytes = 0;
   bool same_bytes = true;
-  std::set<std::size_t> steps;
+  std::map<std::size_t, std::uint64_t> steps;  // the bytes of each
 };
 
 }  // namespace
@@ -96,19 +95,23 @@ std::vector<Leak> find_leaks(const Trace& trace) {
     kept.block_bytes = made->bytes;
     kept.bytes += made->bytes;
     ++kept.blocks;
-    kept.steps.insert(
-        static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), event) - ends.begin()));
+    const auto step = std::lower_bound(ends.begin(), ends.end(), event) - ends.begin();
+    kept.steps[static_cast<std::size_t>(step)] += made->bytes;
   }
   // Steps between the first valley and the last.
   const std::size_t steps = ends.size() - 1;
   std::vector<Leak> leaks;
   for (const auto& [key, kept] : places) {
-    const auto within = static_cast<std::size_t>(
-        std::count_if(kept.steps.begin(), kept.steps.end(),
-                      [&](std::size_t step) { return step >= 1 && step <= steps; }));
+    std::uint64_t within = 0;
+    std::uint64_t bytes = 0;
+    for (const auto& [step, stayed] : kept.steps) {
+      if (step < 1 || step > steps) continue;
+      ++within;
+      bytes += stayed;
+    }
     if (static_cast<double>(within) < kInMost * static_cast<double>(steps)) continue;
     leaks.push_back({std::get<0>(key), kept.same_bytes ? kept.block_bytes : 0, kept.bytes,
-                     kept.blocks, within, steps});
+                     kept.blocks, within, steps, bytes / steps});
   }
   std::stable_sort(leaks.begin(), leaks.end(),
                    [](const Leak& a, const Leak& b) { return a.bytes > b.bytes; });

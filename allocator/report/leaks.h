@@ -24,10 +24,7 @@ struct Leak {
   std::uint64_t blocks = 0;
   std::uint64_t steps = 0;  // in which something stayed, of so many
   std::uint64_t of_steps = 0;
-
-  [[nodiscard]] double bytes_per_step() const {
-    return static_cast<double>(bytes) / static_cast<double>(of_steps);
-  }
+  std::uint64_t bytes_per_step = 0;  // in the mean of these
 };
 
 /// The most bytes first; none where the recording has fewer than five steps that can be told apart.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "allocator/base/bytes.h"
+#include "allocator/report/moment.h"
 
 namespace gapless {
 namespace {
@@ -48,6 +49,7 @@ class Sorter {
         continue;
       }
       ++live;
+      add_rest(segment, block);
       if (largest == nullptr || block.bytes > largest->bytes) largest = &block;
     }
     lost_.free_bytes += free;
@@ -85,6 +87,19 @@ class Sorter {
   }
 
  private:
+  // What was left with a block, where the file tells its real size.
+  void add_rest(const StateSegment& segment, const StateBlock& block) {
+    if (!segment.pool.starts_with("large") || segment.expandable) return;
+    const std::uint64_t asked = std::min(block.bytes, rounded_bytes(block.requested_bytes));
+    const std::uint64_t rest = block.bytes - asked;
+    if (rest == 0 || rest > kNotSplitOff) return;
+    LostMemory::Part& part = lost_.parts[static_cast<std::size_t>(Loss::behind_blocks)];
+    part.bytes += rest;
+    ++part.pieces;
+    lost_.free_bytes += rest;
+    behind_[block.requested_bytes] += rest;
+  }
+
   [[nodiscard]] Loss loss_of(const StateSegment& segment, const StateBlock& block,
                              const StateBlock* before, std::uint64_t live, bool mostly_free) const {
     if (in_private_pool(segment)) return Loss::private_pools;

@@ -7,7 +7,8 @@
 //   it pool (0, 1) |.....|                   private pools      only the pool may (CUDA graphs,
 //   MemPool)
 //
-// Each free byte is in one part, so the parts add up to what is reserved and not active.
+// Each free byte is in one part, so the parts add up to what is reserved and serves nobody. What
+// was left with a block counts as behind it, whether the file tells the block's real size or not.
 #pragma once
 
 #include <cstdint>

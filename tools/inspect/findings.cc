@@ -131,8 +131,7 @@ class Causes {
           {"leak", fmt::format("Memory grows step by step: in {} of {} steps something allocated "
                                "by {} stays, {} a step, {} in all.",
                                with_commas(leak.steps), with_commas(leak.of_steps), what,
-                               format_bytes(static_cast<std::uint64_t>(leak.bytes_per_step())),
-                               format_bytes(leak.bytes))});
+                               format_bytes(leak.bytes_per_step), format_bytes(leak.bytes))});
     }
   }
 
@@ -219,13 +218,15 @@ class Causes {
     const LostMemory::Part& part = lost_.part(Loss::small_pool);
     if (!matters(part.bytes)) return {};
     return {part.bytes,
-            {"small_pool", fmt::format("{} is free in segments of 2 MiB for requests of 1 MiB and "
-                                       "less, which serve no larger ones.",
-                                       format_bytes(part.bytes))}};
+            {"small_pool",
+             fmt::format("{} is free in segments of 2 MiB for requests of 1 MiB and less: beyond "
+                         "that cliff nothing is served from them.",
+                         format_bytes(part.bytes))}};
   }
 
   [[nodiscard]] Cause rounding() const {
-    const std::uint64_t lost = report_.fragmentation.total.internal_bytes();
+    const std::uint64_t inside = report_.fragmentation.total.internal_bytes();
+    const std::uint64_t lost = inside - std::min(inside, lost_.part(Loss::behind_blocks).bytes);
     if (!matters(lost)) return {};
     return {lost,
             {"rounding", fmt::format("{} of what is allocated was not asked for: sizes are rounded "

@@ -92,6 +92,7 @@ json to_json(const std::vector<Leak>& leaks) {
     list.push_back({{"site", leak.site},
                     {"block_bytes", leak.block_bytes},
                     {"bytes", leak.bytes},
+                    {"bytes_per_step", leak.bytes_per_step},
                     {"blocks", leak.blocks},
                     {"steps", leak.steps},
                     {"of_steps", leak.of_steps}});
