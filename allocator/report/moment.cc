@@ -9,6 +9,7 @@ namespace gapless {
 namespace {
 
 constexpr std::uint64_t kBlockGrain = 512;
+constexpr std::size_t kLongestSite = 1024;        // each block carries its own
 constexpr std::uint64_t kSmallSegment = 2 * MiB;  // PyTorch's; it has no large one of that size
 
 bool adds_memory(EventKind kind) {
@@ -189,7 +190,8 @@ class StateMaker {
     block.bytes = rounded_bytes(from.made->bytes);
     block.requested_bytes = from.made->bytes;
     block.stream = trace_.streams[from.made->stream];
-    block.site = trace_.sites[from.made->site];
+    const std::string& site = trace_.sites[from.made->site];
+    block.site = site.substr(site.size() - std::min(site.size(), kLongestSite));
     block.number = from.made->block;
     return block;
   }

@@ -44,6 +44,8 @@ class StackReader {
     }
     budget_.work(8 * frames.size(), place);
     std::string text = call_site(frames);
+    // Blocks carry their site's text with them; its end says most.
+    if (text.size() > kLongestSite) text = text.substr(text.size() - kLongestSite);
     budget_.hold(node_bytes(sizeof(std::pair<const std::uint32_t, std::string>)) +
                      ReadBudget::allocated_text(text.size()),
                  place);
@@ -57,6 +59,7 @@ class StackReader {
   // A stack of a real program is a few hundred deep at most; the outermost of a deeper one are left
   // out.
   static constexpr std::size_t kMostFrames = 1024;
+  static constexpr std::size_t kLongestSite = 1024;
 
   template <class Place>
   std::uint32_t child(std::uint32_t parent, std::uint32_t frame, const Place& place) {
@@ -80,8 +83,12 @@ class StackReader {
     constexpr std::uint64_t kLongestNumber = 24;
     const std::uint64_t most = file.size() + name.size() + kLongestNumber;
     budget_.work(most, place);
-    budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)), place);
-    std::string text(file);
+    budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)) +
+                     2 * ReadBudget::allocated_text(most),
+                 place);
+    std::string text;
+    text.reserve(most);
+    text += file;
     if (const PickleValue* line = fields_.find(dict, "line", place);
         line != nullptr && line->is_integer()) {
       text += ":" + std::to_string(line->integer());
@@ -90,10 +97,9 @@ class StackReader {
     std::uint32_t frame = 0;
     if (const auto same = by_text_.find(text); same != by_text_.end()) {
       frame = same->second;
+      budget_.give_back(2 * ReadBudget::allocated_text(most));
     } else {
-      budget_.hold(node_bytes(sizeof(std::pair<const std::string, std::uint32_t>)) +
-                       2 * ReadBudget::allocated_text(text.size()),
-                   place);
+      budget_.hold(node_bytes(sizeof(std::pair<const std::string, std::uint32_t>)), place);
       budget_.make_room(stacks_.frames, 1, place);
       frame = static_cast<std::uint32_t>(stacks_.frames.size());
       stacks_.frames.push_back(text);

@@ -10,6 +10,7 @@
 #include "bench/replay/replay.h"
 #include "tests/fuzz/expect.h"
 #include "tests/support/heap_peak.h"
+#include "tests/support/look_at_everything.h"
 #include "tests/support/opened_trace.h"
 
 namespace {
@@ -37,6 +38,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   expect(again.size() == traces.size(), "traces are lost");
   for (std::size_t i = 0; i < traces.size(); ++i) {
     expect(again[i].events == traces[i].events, "events changed");
+    expect(again[i].segments == traces[i].segments, "segments changed");
+    expect(again[i].site_stacks == traces[i].site_stacks, "stacks changed");
+    expect(testing::adds_up(traces[i]), "a moment does not add up");
   }
   constexpr std::size_t kFew = 200;
   if (traces[0].events.size() > kFew) return 0;

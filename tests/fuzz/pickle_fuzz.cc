@@ -10,13 +10,18 @@
 #include "allocator/trace/load.h"
 #include "tests/fuzz/expect.h"
 #include "tests/support/heap_peak.h"
+#include "tests/support/look_at_everything.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gapless;
   const testing::HeapPeak heap;
   try {
     std::string file(reinterpret_cast<const char*>(data), size);
-    (void)analyze(state_of(snapshot_of(std::move(file), "fuzz")));
+    Snapshot snapshot = snapshot_of(std::move(file), "fuzz");
+    for (const Trace& trace : snapshot.traces) {
+      expect(testing::adds_up(trace), "a moment does not add up");
+    }
+    (void)analyze(state_of(std::move(snapshot)));
   } catch (const InputError&) {
   }
   expect(heap.bytes() <= 64 * size + 64 * MiB, "more memory than the budget");

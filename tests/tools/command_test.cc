@@ -19,6 +19,7 @@
 #include "tests/support/recording.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/tools/run_command.h"
+#include "tools/text_width.h"
 
 namespace {
 
@@ -298,7 +299,10 @@ TEST_F(Command, WhatDidNotCompleteHasNoOverhead) {
 std::size_t widest_line(const std::string& text) {
   std::size_t widest = 0;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  for (std::string line; std::getline(lines, line);) {
+    while (line.ends_with('\r')) line.pop_back();
+    widest = std::max(widest, gapless::tools::columns_of(line));
+  }
   return widest;
 }
 
@@ -474,13 +478,83 @@ TEST_F(Command, InspectExplainsASnapshot) {
   std::uint64_t holes = 0;
   for (const json& size : found["holes"]) holes += size["bytes"].get<std::uint64_t>();
   EXPECT_EQ(found["total"]["free_bytes"], holes);
-  const Output trace = run("inspect " + kTiny);
-  EXPECT_EQ(trace.status, 2);
-  EXPECT_THAT(trace.text, HasSubstr("is a trace"));
+}
+
+TEST_F(Command, InspectShowsARecordingAtTheMomentAskedFor) {
+  const auto moment = [&](const std::string& words) {
+    return json::parse(run("inspect --try none --json " + words).text).at(0);
+  };
+  const json peak = moment(kTiny);  // of a gapless trace
+  EXPECT_EQ(peak["at"], "peak");
+  EXPECT_EQ(peak["at_moment"],
+            peak["at_peak"].patch(json::parse(R"([{"op":"remove","path":"/event"}])")));
+  const json end = moment("--at end " GAPLESS_SNAPSHOT);
+  EXPECT_EQ(end["event"], end["events"].get<int>() - 1);
+  EXPECT_EQ(end["total"]["reserved_bytes"], end["at_end"]["reserved_bytes"]);
+  const json first = moment("--at 0 " GAPLESS_SNAPSHOT);
+  EXPECT_LT(first["at_moment"]["allocated_bytes"], end["at_peak"]["allocated_bytes"]);
+  for (const std::string wrong :
+       {"--at oom ", "--at 97 ", "--at now ", "--at -1 ", "--by color ", "--kinds none.json "}) {
+    EXPECT_EQ(run("inspect " + wrong + GAPLESS_SNAPSHOT).status, 2) << wrong;
+  }
+}
+
+TEST_F(Command, InspectTriesWhatWouldHelp) {
+  const json report = json::parse(run("inspect --json " GAPLESS_SNAPSHOT).text).at(0);
+  ASSERT_GE(report["cures"].size(), 6U);
+  const std::string all = "gapless,native,expandable,native+roundup_power2_divisions:4";
+  const json replayed = json::parse(run("replay --json -a " + all + " " GAPLESS_SNAPSHOT).text);
+  const json fitted = json::parse(run("fit --json -a " + all + " " GAPLESS_SNAPSHOT).text);
+  int compared = 0;
+  for (std::size_t i = 0; i < replayed.size(); ++i) {
+    for (const json& cure : report["cures"]) {
+      if (cure["allocator"] != replayed[i]["allocator"] || cure.contains("without_site")) continue;
+      EXPECT_EQ(cure["reserved_bytes"], replayed[i]["peak_reserved_bytes"]) << cure;
+      EXPECT_EQ(cure["least_capacity_bytes"], fitted[i]["min_capacity_bytes"]) << cure;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 3);
+}
+
+TEST_F(Command, InspectTakesRulesForWhatMemoryIs) {
+  const std::string rules = folder.file("rules.json");
+  std::ofstream(rules) << R"([{"frame": "Backward0", "is": "mine"}])";
+  const std::string text =
+      run("inspect --try none --json --kinds " + rules + " " GAPLESS_SNAPSHOT).text;
+  const json kinds = json::parse(text).at(0)["kinds"];
+  EXPECT_TRUE(std::any_of(kinds.begin(), kinds.end(), [](const json& kind) {
+    return kind["name"] == "mine";
+  })) << kinds;
+  for (const std::string bad :
+       {"{}", "[{}]", R"([{"frame": "", "is": "x"}])", "[", R"([{"frame": 1, "is": "x"}])"}) {
+    std::ofstream(rules) << bad;
+    const Output output = run("inspect --kinds " + rules + " " GAPLESS_SNAPSHOT);
+    EXPECT_EQ(output.status, 2) << bad;
+    EXPECT_THAT(output.text, HasSubstr("rules.json")) << bad;
+  }
+}
+
+TEST_F(Command, ReplayTakesPyTorchsSettings) {
+  const auto reserved = [&](const std::string& allocator) {
+    return json::parse(run("replay --json -a " + allocator + " " + kTiny).text)
+        .at(0)["peak_reserved_bytes"]
+        .get<std::uint64_t>();
+  };
+  EXPECT_NE(reserved("native+roundup_power2_divisions:2+max_split_size_mb:32"), reserved("native"));
+  for (const std::string wrong :
+       {"native+", "native+x:1", "native+max_split_size_mb:20", "native+max_split_size_mb:x",
+        "native+roundup_power2_divisions:3", "native+garbage_collection_threshold:1.5",
+        "gapless+max_split_size_mb:64", "native:4"}) {
+    const Output output = run("replay -a " + wrong + " " + kTiny);
+    EXPECT_EQ(output.status, 2) << wrong;
+    EXPECT_THAT(output.text, HasSubstr("--allocator")) << wrong;
+  }
 }
 
 TEST_F(Command, InspectSaysWhatIsAtAnAddress) {
-  const json list = json::parse(run("inspect --json --blocks 1 " GAPLESS_SNAPSHOT).text);
+  const json list =
+      json::parse(run("inspect --json --try none --at end --blocks 1 " GAPLESS_SNAPSHOT).text);
   const json& biggest = list[0]["biggest_blocks"][0];
   const auto address = biggest["address"].get<std::uint64_t>();
   const std::string at = fmt::format("inspect " GAPLESS_SNAPSHOT " --address {:#x}", address + 40);

@@ -12,6 +12,8 @@ from conftest import GAPLESS, ROOT
 
 TRACES = sorted((ROOT / "examples" / "traces").glob("*.gtrace"))
 PAIRS = [("native", "torch-native"), ("expandable", "torch-expandable")]
+SETTINGS = ["max_split_size_mb:32", "max_split_size_mb:512", "roundup_power2_divisions:4",
+            "roundup_power2_divisions:16+max_split_size_mb:128"]
 
 
 def torch_version():
@@ -27,8 +29,8 @@ def host():
     return {**os.environ, "GAPLESS_TORCH_HOST": str(path)}
 
 
-def rows(host, command, *words):
-    names = ",".join(name for pair in PAIRS for name in pair)
+def rows(host, command, *words, pairs=PAIRS):
+    names = ",".join(name for pair in pairs for name in pair)
     done = subprocess.run([GAPLESS, command, "--json", "--allocator", names, *map(str, words)],
                           env=host, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stderr
@@ -39,8 +41,8 @@ def rows(host, command, *words):
     return found
 
 
-def compare(found, *keys):
-    for model, genuine in PAIRS:
+def compare(found, *keys, pairs=PAIRS):
+    for model, genuine in pairs:
         assert [found[model][key] for key in keys] == [found[genuine][key] for key in keys], (model, keys)
 
 
@@ -48,6 +50,22 @@ def compare(found, *keys):
 def test_models_agree(host, trace):
     found = rows(host, "replay", "--passes", 3, trace)
     compare(found, "peak_reserved_bytes", "calls", "last_pass_driver_calls", "fits")
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.stem)
+def test_models_agree_with_settings(host, trace):
+    pairs = [(f"{model}+{setting}", f"{genuine}+{setting}") for model, genuine in PAIRS for setting in SETTINGS]
+    found = rows(host, "replay", "--passes", 2, trace, pairs=pairs)
+    compare(found, "peak_reserved_bytes", "calls", "fits", pairs=pairs)
+
+
+@pytest.mark.one_torch
+def test_models_agree_with_settings_where_memory_is_short(host):
+    # Where blocks that are never split have to go.
+    trace = ROOT / "examples" / "traces" / "lm-small-train.gtrace"
+    pairs = [(f"{model}+{setting}", f"{genuine}+{setting}") for model, genuine in PAIRS for setting in SETTINGS]
+    compare(rows(host, "fit", "--passes", 1, trace, pairs=pairs), "min_capacity_bytes", pairs=pairs)
 
 
 @pytest.mark.parametrize("trace", [t for t in TRACES if t.stat().st_size < 150_000], ids=lambda path: path.stem)

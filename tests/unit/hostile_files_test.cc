@@ -303,8 +303,8 @@ TEST(HostileSnapshot, ALongNameInEverySiteIsAnError) {
   EXPECT_THAT(error, HasSubstr("out of proportion"));
 }
 
-TEST(HostileSnapshot, OneLongSiteReadOverAndOverIsAnError) {
-  PickleWriter frame;  // the same dict each time: read once, but looked up for every event
+TEST(HostileSnapshot, OneLongSiteOfManyEventsIsReadOnce) {
+  PickleWriter frame;  // the same dict each time
   frame.dict().op(0x94).mark().text("filename");
   frame.op('X').number(1 << 20, 4).raw(std::string(1 << 20, 'a')).set_items().op('0');
   PickleWriter event;
@@ -312,8 +312,7 @@ TEST(HostileSnapshot, OneLongSiteReadOverAndOverIsAnError) {
   event.text("size").integer(512).text("frames").list().op('h').number(0, 1).append().set_items();
   const std::string error = error_of_snapshot(
       of_events(part(frame) + part(event) + repeated(std::string("h\x01", 2), 500000)));
-  EXPECT_THAT(error, HasSubstr("device_traces[0]["));
-  EXPECT_THAT(error, HasSubstr("takes too long"));
+  EXPECT_EQ(error, "");
 }
 
 // Segments that are one segment, with a list of blocks that are one block.
@@ -340,8 +339,8 @@ TEST(HostileSnapshot, OneSegmentOverAndOverIsAnError) {
       EXPECT_THAT(error, HasSubstr("bad.pickle: segments["));
     }
   }
-  EXPECT_THAT(error_of_snapshot(of_segments(100, 100, std::string(100000, 'a'))),
-              HasSubstr("segments["));
+  // Of a long site each block carries the end.
+  EXPECT_EQ(error_of_snapshot(of_segments(100, 100, std::string(100000, 'a'))), "");
 }
 
 TEST(HostileSnapshot, AListOfEventsForEveryDeviceIsAnError) {

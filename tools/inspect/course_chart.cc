@@ -61,9 +61,15 @@ std::string course_chart(const std::vector<MemorySums>& course, std::size_t colu
     }
     text += '\n';
   }
+  // The event's number stands right of its mark or, where there is no room, left of it.
   const std::size_t mark = events <= 1 ? 0 : marked * (bars.size() - 1) / (events - 1);
-  text += std::string(kScale + 2 + mark, ' ') + "^ event " + with_commas(marked) + " of " +
-          with_commas(events) + "\n";
+  const std::string number =
+      fmt::format("event {} of {}", with_commas(marked), with_commas(events));
+  const std::size_t before = kScale + 2 + mark;
+  text += before + 2 + number.size() <= columns || before < number.size() + 1
+              ? std::string(before, ' ') + "^ " + number
+              : std::string(before - number.size() - 1, ' ') + number + " ^";
+  text += '\n';
   text += std::string(kScale + 2, ' ') + "█ in use   ░ reserved beside\n";
   return text;
 }
