@@ -18,6 +18,7 @@ enum ExitStatus : int {
 /// Each takes the place of its result: the exit status.
 void add_advise(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
+void add_diff(CLI::App& app, int& status);
 void add_dryrun(CLI::App& app, int& status);
 void add_fit(CLI::App& app, int& status);
 void add_fits(CLI::App& app, int& status);

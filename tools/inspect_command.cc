@@ -5,16 +5,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "allocator/report/address.h"
-#include "allocator/report/recording.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/inspect/inspect_json.h"
 #include "tools/inspect/inspect_text.h"
 #include "tools/inspect/moment_report.h"
+#include "tools/inspect/reports_of_file.h"
 #include "tools/progress.h"
 #include "tools/table.h"
 
@@ -47,22 +46,6 @@ std::optional<std::uint64_t> read_address(const std::string& text) {
   return address;
 }
 
-// "peak", "end", "oom" or the number of an event.
-std::optional<MomentChoice> read_moment(const std::string& text) {
-  MomentChoice choice;
-  if (text.empty()) return choice;
-  if (text == "peak" || text == "end" || text == "oom") {
-    choice.kind = text == "peak"  ? MomentChoice::Kind::peak
-                  : text == "end" ? MomentChoice::Kind::end
-                                  : MomentChoice::Kind::oom;
-    return choice;
-  }
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), choice.event);
-  if (error != std::errc{} || stop != text.data() + text.size()) return {};
-  choice.kind = MomentChoice::Kind::event;
-  return choice;
-}
-
 std::optional<CureWork> read_tried(const std::string& text) {
   if (text == "auto") return {};
   return text == "all" ? CureWork{true, true} : CureWork{false, false};
@@ -89,20 +72,11 @@ class Inspection {
       at_address(load_state(path, address_));
       return;
     }
-    Recording recording = load_recording(path);
-    const bool several = recording.traces.size() > 1;
-    std::vector<MomentReport> reports;
     Progress progress;
-    for (Trace& trace : recording.traces) {
-      const std::string name = trace.name;
-      options_.progress = [&](double fraction) {
-        progress.show(name + "  what would help", fraction);
-      };
-      MomentReport report = report_moment(std::move(trace), recording.now, options_);
-      report.several_devices = several;
-      reports.push_back(std::move(report));
-    }
-    if (recording.now) without_events(std::move(*recording.now), reports);
+    options_.progress = [&](const std::string& name, double fraction) {
+      progress.show(name + "  what would help", fraction);
+    };
+    const std::vector<MomentReport> reports = reports_of_file(path, options_);
     progress.clear();
     for (const MomentReport& report : reports) tell(report);
   }
@@ -110,22 +84,6 @@ class Inspection {
   [[nodiscard]] const json& list() const { return list_; }
 
  private:
-  // Devices that the recording has no events of.
-  void without_events(MemoryState now, std::vector<MomentReport>& reports) {
-    std::erase_if(now.segments, [&](const StateSegment& segment) {
-      return std::any_of(reports.begin(), reports.end(), [&](const MomentReport& report) {
-        return report.device == segment.device;
-      });
-    });
-    if (!reports.empty() && now.segments.empty()) return;
-    if (options_.at.kind != MomentChoice::Kind::best &&
-        options_.at.kind != MomentChoice::Kind::end) {
-      throw InputError("--at " + arguments_.at + ": " + now.name +
-                       " has no events, only what lay where when it was written");
-    }
-    reports.push_back(report_state(std::move(now), options_));
-  }
-
   void tell(const MomentReport& report) {
     if (arguments_.as_json) {
       list_.push_back(inspect_json(report));
@@ -186,10 +144,7 @@ void add_inspect(CLI::App& app, int& status) {
                    "The moment: peak (of what is allocated), end, oom (the last request that\n"
                    "failed) or the number of an event. Default: oom where the run ended with it,\n"
                    "else peak; files without events have one moment only")
-      ->check([](const std::string& text) {
-        return read_moment(text) ? ""
-                                 : "\"" + text + "\": expected peak, end, oom or an event's number";
-      });
+      ->check(moment_check());
   command->add_option("--by", arguments->by, "Group what is live by")
       ->capture_default_str()
       ->check(CLI::IsMember(group_names()));

@@ -66,7 +66,8 @@ int main(int argc, char** argv) {
       "  gapless replay snapshot.pickle                      how much would each allocator "
       "reserve?\n"
       "  gapless fit snapshot.pickle --allocator gapless     the smallest card it runs on\n"
-      "  gapless inspect snapshot.pickle                     where did the memory go?\n"
+      "  gapless inspect snapshot.pickle                     where did the memory go, and why?\n"
+      "  gapless diff before.pickle after.pickle             what grew?\n"
       "  gapless convert snapshot.pickle -o run.gtrace       a file 20 times smaller\n"
       "  gapless fits --gpu 16GiB -- python train.py         does it fit, and what takes the "
       "memory?\n"
@@ -88,6 +89,7 @@ int main(int argc, char** argv) {
   add_fit(app, status);
   add_fits(app, status);
   add_inspect(app, status);
+  add_diff(app, status);
   add_advise(app, status);
   add_convert(app, status);
   add_dryrun(app, status);

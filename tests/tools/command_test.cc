@@ -70,7 +70,7 @@ const std::string kTiny = GAPLESS_TRACES "/tiny.gtrace";
 const std::string kSmall = GAPLESS_TRACES "/lm-small-train.gtrace";
 const std::string kVarlen = GAPLESS_TRACES "/qwen-lora-varlen.gtrace";
 
-const std::vector<std::string> kCommands = {"run",     "replay", "fit",      "inspect",
+const std::vector<std::string> kCommands = {"run",     "replay", "fit",      "inspect", "diff",
                                             "convert", "dryrun", "generate", "options"};
 
 class Command : public ::testing::Test {
@@ -515,6 +515,26 @@ TEST_F(Command, InspectTriesWhatWouldHelp) {
     }
   }
   EXPECT_GE(compared, 3);
+}
+
+TEST_F(Command, DiffSaysWhatGrew) {
+  const std::string peak = GAPLESS_SNAPSHOT;
+  const json same = json::parse(run("diff --json " + peak + " " + peak).text).at(0);
+  for (const json& group : same["groups"]) EXPECT_EQ(group["grew_by_bytes"], 0) << group;
+  // Sites of a trace and of the snapshot it was made of are the same; all that is live comes.
+  const std::string trace = folder.file("one.gtrace");
+  ASSERT_EQ(run("convert " + peak + " -o " + trace).status, 0);
+  const json across = json::parse(run("diff --json --at peak " + peak + " " + trace).text).at(0);
+  EXPECT_EQ(across["before"]["allocated_bytes"], across["after"]["allocated_bytes"]);
+  for (const json& group : across["groups"]) EXPECT_EQ(group["grew_by_bytes"], 0) << group;
+  std::uint64_t all = 0;
+  const json sizes =
+      json::parse(run("diff --json --by size --at 0 " + peak + " " + peak).text).at(0);
+  for (const json& group : sizes["groups"]) all += group["after_bytes"].get<std::uint64_t>();
+  EXPECT_EQ(all, sizes["after"]["active_bytes"]);
+  EXPECT_THAT(run("diff " + peak + " " + peak).text, HasSubstr("grew by"));
+  EXPECT_EQ(run("diff " + peak).status, 2);
+  EXPECT_EQ(run("diff " + peak + " none.pickle").status, 2);
 }
 
 TEST_F(Command, InspectTakesRulesForWhatMemoryIs) {

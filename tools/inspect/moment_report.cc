@@ -142,7 +142,9 @@ MomentReport report_moment(Trace trace, const std::optional<MemoryState>& now,
   const std::vector<std::string> sites = large_sites(report, trace);
   report.run.emplace(std::move(trace));
   if (report.work.reserved) {
-    report.cures = try_cures(*report.run, sites, report.work, options.progress);
+    report.cures = try_cures(*report.run, sites, report.work, [&](double fraction) {
+      if (options.progress) options.progress(report.state.name, fraction);
+    });
   }
   report.findings = find_causes(report);
   return report;

@@ -60,7 +60,7 @@ struct MomentOptions {
   std::size_t blocks = 10;
   std::vector<KindRule> rules;
   std::optional<CureWork> work;  // nothing: what is affordable
-  std::function<void(double)> progress;
+  std::function<void(const std::string& name, double)> progress;
 };
 
 /// Of a state without events.
