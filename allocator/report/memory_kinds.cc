@@ -14,7 +14,7 @@ namespace {
 // What a stack says.
 enum class Asked : std::uint8_t {
   unknown,
-  module_move,  // Module.to(), .cuda(): parameters and buffers
+  module_move,  // Module.to(), .cuda(), constructors: parameters and buffers
   forward,
   loss,
   backward,
@@ -61,7 +61,7 @@ Asked of_frame(std::string_view frame) {
     std::string_view text;
     Asked asked;
   };
-  static constexpr std::array<Sign, 34> kSigns = {{
+  static constexpr std::array<Sign, 35> kSigns = {{
       {"getChosenWorkspaceSize", Asked::workspace},
       {"getNewWorkspace", Asked::workspace},
       {"getCUDABlasLtWorkspace", Asked::workspace},
@@ -94,6 +94,7 @@ Asked of_frame(std::string_view frame) {
       {" forward", Asked::forward},
       {"_call_impl", Asked::forward},
       {" _apply", Asked::module_move},
+      {" __init__", Asked::module_move},
       {" load_state_dict", Asked::module_move},
       {" from_pretrained", Asked::module_move},
   }};

@@ -135,6 +135,16 @@ std::string backward_of(std::string_view name) {
   return {};
 }
 
+// "linear.forward": what many classes have is named with its file; "cross_entropy" is enough.
+std::string in_its_module(std::string_view file, std::string_view name) {
+  static constexpr std::array<std::string_view, 3> kCommon = {"forward", "__init__", "step"};
+  if (std::find(kCommon.begin(), kCommon.end(), name) == kCommon.end()) return std::string(name);
+  if (const std::size_t folder = file.find_last_of("/\\"); folder != file.npos) {
+    file.remove_prefix(folder + 1);
+  }
+  return std::string(file.substr(0, file.rfind(".py"))) + "." + std::string(name);
+}
+
 // A C++ name without its arguments.
 std::string shortened(std::string_view name) {
   std::size_t end = name.find('(');
@@ -187,20 +197,30 @@ std::string call_site(const std::vector<std::string_view>& frames) {
 }
 
 std::string called_there(const std::vector<std::string_view>& frames) {
-  std::string_view library;
+  // Functions that only call what was called.
+  static constexpr std::array<std::string_view, 9> kWrappers = {
+      "_use_grad",        "_wrapped_call_impl",
+      "_call_impl",       "__torch_function__",
+      "wrapper",          "inner",
+      "decorate_context", "_fn",
+      "__call__"};
+  std::string library;
   std::string op;
   for (const std::string_view frame : frames) {
     const FrameKind kind = frame_kind(frame);
     if (kind == FrameKind::own) break;
+    const auto [file, name] = parts_of(frame);
     if (kind == FrameKind::library) {
       // A graph that torch.compile made; its own functions say nothing.
-      if (frame.find("torchinductor_") != frame.npos) return "compiled code";
-      library = parts_of(frame).name;
-    } else if (std::string found = operator_of(parts_of(frame).name); !found.empty()) {
+      if (file.find("torchinductor_") != file.npos) return "compiled code";
+      if (std::find(kWrappers.begin(), kWrappers.end(), name) == kWrappers.end()) {
+        library = in_its_module(file, name);
+      }
+    } else if (std::string found = operator_of(name); !found.empty()) {
       op = std::move(found);
     }
   }
-  return op.empty() ? std::string(library) : op;
+  return op.empty() ? library : op;
 }
 
 }  // namespace gapless

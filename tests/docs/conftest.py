@@ -63,7 +63,9 @@ exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
 
     def _add_own_files(self) -> None:
         for name, origin in {"train.py": HERE / "train.py", "program": ROOT / "build/release/bin/cuda_program",
-                             "snapshot.pickle": ROOT / "tests/tools/tiny.pickle"}.items():
+                             "snapshot.pickle": ROOT / "tests/tools/tiny.pickle",
+                             "before.pickle": ROOT / "tests/tools/tiny.pickle",
+                             "after.pickle": ROOT / "tests/tools/tiny.pickle"}.items():
             shutil.copy(origin, self.folder / name)  # what is printed may write to it
 
     def install(self) -> None:

@@ -277,6 +277,7 @@ TEST(MemoryKinds, AreToldByStacksAndLifetimes) {
   Recorded run;
   const std::string torch = "/x/site-packages/torch/";
   const auto weight = run.alloc(1, MiB, torch + "nn/modules/module.py:950 _apply");
+  const auto table = run.alloc(9, MiB, "model.py:3 __init__");
   const auto hidden = run.alloc(2, MiB, "model.py:9 forward");
   const auto logits = run.alloc(3, MiB, torch + "nn/functional.py:3000 cross_entropy");
   const auto gradient =
@@ -290,6 +291,7 @@ TEST(MemoryKinds, AreToldByStacksAndLifetimes) {
   run.free(run.alloc(8, MiB, "model.py:9 forward"));
   const Trace& trace = run.trace();
   EXPECT_EQ(kind_of(trace, weight), "parameters");
+  EXPECT_EQ(kind_of(trace, table), "parameters");
   EXPECT_EQ(kind_of(trace, hidden), "activations");
   EXPECT_EQ(kind_of(trace, logits), "loss");
   EXPECT_EQ(kind_of(trace, gradient), "gradients");
