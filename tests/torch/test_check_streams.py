@@ -26,7 +26,7 @@ def train(after=lambda x: None, times=1):
 """
 
 
-@pytest.fixture(params=["native", "gapless"])
+@pytest.fixture(params=[pytest.param("native", marks=pytest.mark.one_torch), "gapless"])
 def run(request, simulate):
     """simulate(), with each allocator."""
     return functools.partial(simulate, gapless=request.param == "gapless", gpus="16GiB,16GiB", PYTHONPATH=str(PACKAGE))

@@ -24,6 +24,7 @@ def told(result) -> list[str]:
     return [line for line in result.err.splitlines() if line.startswith("gapless: check:")]
 
 
+@pytest.mark.one_torch
 @pytest.mark.parametrize("conf", ["check:poison", "check:redzones", "check:poison+redzones", "check:fence",
                                   "check:poison+redzones,fence:1/3"])
 def test_good_programs_are_left_alone(run, conf):

@@ -19,6 +19,7 @@ def launch(simulate, module, *words, **options):
                     **options)
 
 
+@pytest.mark.one_torch
 def test_three_ranks(simulate):
     begin = time.monotonic()
     result = launch(simulate, "torch.distributed.run", "--standalone", "--nproc-per-node", 3, PROGRAMS / "distributed.py",
@@ -54,6 +55,7 @@ def test_data_parallel_in_one_process(simulate):
         """, gpus="A100,A100")
 
 
+@pytest.mark.one_torch
 def test_dryrun_reports_each_rank(tmp_path, simulate):
     report = tmp_path / "report.json"
     subprocess.run([GAPLESS, "dryrun", "--gpu", "A100,A100,A100", "--json",

@@ -130,6 +130,7 @@ def test_one_that_installs_gapless_itself(dryrun, monkeypatch):
     assert row["allocator"] == "gapless"
 
 
+@pytest.mark.one_torch
 def test_messages_under_gapless_name_call_sites(dryrun):
     # The program records nothing itself.
     text, _ = dryrun("--gpu", "2GiB", "--context", "200MiB", "--allocator", "gapless", arguments=("20",), status=3)
@@ -394,6 +395,7 @@ kept = [fit(size) for size in (100, 900)]
     assert "no: 900.00 MiB asked in step 0 (train.py:5, in trainer/__init__.py:3), with 100.00 MiB allocated" in text
 
 
+@pytest.mark.one_torch
 def test_the_line_of_compiled_code_is_the_users(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
 import torch

@@ -31,6 +31,7 @@ def example(simulate):
     return run
 
 
+@pytest.mark.one_torch
 def test_qwen_lora_fails_where_it_should(example):
     # The full sizes: PyTorch's default allocator runs out of memory with 2 GiB reserved and unused.
     result = example("qwen_lora.py", "--steps", 3, check=False)

@@ -107,6 +107,7 @@ print("numbers:", torch.arange(3, device="cuda").tolist())
 """
 
 
+@pytest.mark.one_torch
 def test_memory_is_the_same_where_numbers_are_not_computed(simulate, tmp_path):
     """The libraries in another folder, without the one that computes numbers."""
     from conftest import LIBRARIES

@@ -106,6 +106,7 @@ def test_options_of_install(simulate):
 WRONG = 'GAPLESS_CONF: option limit: "14XiB": expected a size such as 2MiB or 14.5GiB'
 
 
+@pytest.mark.one_torch
 def test_options_that_cannot_be_understood_stop_the_program(simulate, tmp_path):
     # Who asks for a limit is not to run without one.
     script = tmp_path / "train.py"
@@ -334,6 +335,7 @@ def site(tmp_path: pathlib.Path) -> pathlib.Path:
     return package
 
 
+@pytest.mark.one_torch
 def test_where_no_adapter_can_be_built(simulate, site: pathlib.Path, tmp_path: pathlib.Path):
     options = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "/none/g++"}
     preload = ":".join(map(str, [site / "lib" / PRELOAD.name, *sorted(LIBRARIES.glob("*.so*"))]))
