@@ -20,6 +20,8 @@ const char* type_name(OptionType type) {
       return "flag";
     case OptionType::count:
       return "count";
+    case OptionType::folder:
+      return "folder";
     case OptionType::streams_choice:
     case OptionType::share_choice:
     case OptionType::checks_choice:

@@ -32,6 +32,10 @@ std::string text_of(double value, OptionType /*type*/) {
 }
 std::string text_of(bool value, OptionType /*type*/) { return value ? "true" : "false"; }
 
+std::string text_of(const std::string& value, OptionType /*type*/) {
+  return value.empty() ? "none" : value;
+}
+
 // The words of a choice, in the order of its values.
 template <class T>
 struct Words;
@@ -104,6 +108,16 @@ bool read_value(std::string_view text, OptionType /*type*/, bool& value, std::st
     cause = "expected true or false";
     return false;
   }
+  return true;
+}
+
+bool read_value(std::string_view text, OptionType /*type*/, std::string& value,
+                std::string& cause) {
+  if (text.empty()) {
+    cause = "expected a folder, or none";
+    return false;
+  }
+  value = text == "none" ? "" : text;
   return true;
 }
 

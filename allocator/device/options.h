@@ -23,7 +23,7 @@ enum class CrossStream : std::uint8_t {
   never,      // only when memory runs out, as PyTorch's allocator
 };
 
-//   X(type, name, default, help)     types: bytes, percent, flag, count, and the choices
+//   X(type, name, default, help)     types: bytes, percent, flag, count, folder, and the choices
 //                                    streams_choice, share_choice, checks_choice, fence_choice
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
@@ -63,13 +63,16 @@ enum class CrossStream : std::uint8_t {
     "mistakes in the use of memory to look for: poison, redzones, fence, joined by +, or none")    \
   X(fence_choice, fence, FencedRequests{},                                                         \
     "requests that get a fence: 1/1000, 4MiB-1GiB, train.py:42, joined by +, or none")             \
-  X(flag, check_stop, false, "abort where a check finds something")
+  X(flag, check_stop, false, "abort where a check finds something")                                \
+  X(folder, dump_on_oom, "",                                                                       \
+    "folder to write to where a request fails: what was live, why it failed, PyTorch's snapshot")
 
 enum class OptionType : std::uint8_t {
   bytes,
   percent,
   flag,
   count,
+  folder,
   streams_choice,
   share_choice,
   checks_choice,
@@ -82,6 +85,7 @@ struct Options {
 #define GAPLESS_MEMBER_percent(name, value) double name = value;
 #define GAPLESS_MEMBER_flag(name, value) bool name = value;
 #define GAPLESS_MEMBER_count(name, value) std::uint64_t name = value;
+#define GAPLESS_MEMBER_folder(name, value) std::string name = value;
 #define GAPLESS_MEMBER_streams_choice(name, value) CrossStream name = value;
 #define GAPLESS_MEMBER_share_choice(name, value) ShareType name = value;
 #define GAPLESS_MEMBER_checks_choice(name, value) RequestedChecks name = value;
@@ -93,6 +97,7 @@ struct Options {
 #undef GAPLESS_MEMBER_percent
 #undef GAPLESS_MEMBER_flag
 #undef GAPLESS_MEMBER_count
+#undef GAPLESS_MEMBER_folder
 #undef GAPLESS_MEMBER_streams_choice
 #undef GAPLESS_MEMBER_share_choice
 #undef GAPLESS_MEMBER_checks_choice

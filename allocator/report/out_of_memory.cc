@@ -166,6 +166,15 @@ OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
   return report;
 }
 
+std::string headline(const OutOfMemoryReport& report) {
+  if (report.advice.empty()) return {};
+  const std::string& best = report.advice.front();
+  if (report.missing_bytes != 0) {
+    return "It is " + format_bytes(report.missing_bytes) + " short: " + best + ".";
+  }
+  return "It would have fit: " + best + ".";
+}
+
 std::string to_text(const OutOfMemoryReport& report) {
   const auto sum = [](const std::vector<Group>& groups) {
     std::uint64_t bytes = 0;

@@ -71,6 +71,9 @@ struct OutOfMemoryReport {
 OutOfMemoryReport explain(const HeapReport& heap, const FailedRequest& request,
                           std::uint64_t device_free_bytes, LargestSuch largest = {});
 
+/// What would have made it fit, and by how much, in a sentence: "It is 1.41 GiB short: ...". Empty
+/// where nothing is known to help.
+std::string headline(const OutOfMemoryReport& report);
 /// For people; several lines.
 std::string to_text(const OutOfMemoryReport& report);
 /// Every field, as JSON.

@@ -2,6 +2,7 @@
 import importlib.metadata
 import importlib.util
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -26,7 +27,10 @@ def test_message_is_pytorchs_without_its_advice(simulate):
     assert native["first"].startswith("CUDA out of memory. Tried to allocate 11.00 GiB. GPU 0 has a total capacity of")
     # Of segments, which gapless does not have.
     facts, advice = native["first"].split(" If reserved but unallocated memory is large")
-    assert gapless["first"] == facts
+    # In its place stands what would have made it fit.
+    missing, = re.findall(r"short of: (\S+ \S+) for this request", gapless["more"])
+    helps = f"keep {missing} less alive: a smaller batch, shorter sequences, checkpointing"
+    assert gapless["first"] == f"{facts} It is {missing} short: {helps}."
     assert "expandable_segments" in advice and "expandable_segments" not in gapless["more"]
     assert gapless["more"].startswith("gapless: asked for 11.00 GiB")
     assert "live: 6.00 GiB in 1 blocks" in gapless["more"]

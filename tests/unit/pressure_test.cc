@@ -75,6 +75,9 @@ TEST_F(Pressure, TheReportSaysWhatIsLiveAndWhatIsMissing) {
   EXPECT_GT(report.missing_bytes, 0U);
   EXPECT_LE(report.missing_bytes, 8 * MiB);
   EXPECT_THAT(report.advice.front(), HasSubstr("raise the limit of 24.00 MiB"));
+  EXPECT_EQ(headline(report), "It is " + format_bytes(report.missing_bytes) +
+                                  " short: raise the limit of 24.00 MiB by " +
+                                  format_bytes(report.missing_bytes) + ".");
   const std::string text = to_text(report);
   EXPECT_THAT(text, HasSubstr("asked for 8.00 MiB on stream 0x"));
   EXPECT_THAT(text, HasSubstr("in 3 blocks"));

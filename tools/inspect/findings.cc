@@ -104,7 +104,9 @@ class Causes {
                     report_.moments.ended_with_oom ? "The run ended" : "A request ran",
                     with_commas(report_.event), format_bytes(event.bytes), at_site(site),
                     format_bytes(report_.sums.active_bytes));
-    if (reserved_ != 0 && report_.reserved_known) {
+    if (reserved_ != 0 && report_.reserved_known && free_bytes() == 0) {
+      text += fmt::format(", all of {} reserved", format_bytes(reserved_));
+    } else if (reserved_ != 0 && report_.reserved_known) {
       text += fmt::format(
           " of {} reserved; the largest free piece was {} of {} free", format_bytes(reserved_),
           format_bytes(report_.fragmentation.total.largest_hole_bytes), format_bytes(free_bytes()));

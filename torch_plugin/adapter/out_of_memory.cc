@@ -2,7 +2,9 @@
 // beyond it: what is live, why what is free could not be used, and what would have made it fit.
 #include "allocator/report/out_of_memory.h"
 
+#include "allocator/report/oom_dump.h"
 #include "torch_plugin/adapter/call_sites.h"
+#include "torch_plugin/adapter/pickled_snapshot.h"
 #include "torch_plugin/adapter/process_memory.h"
 #include "torch_plugin/adapter/torch_allocator.h"
 
@@ -31,7 +33,7 @@ std::string torch_message(const HeapReport& heap, std::uint64_t bytes, std::uint
   if (in_pools != 0) {
     text += "with " + torch_size(in_pools) + " allocated in private pools (e.g., CUDA Graphs), ";
   }
-  // PyTorch goes on with advice: settings of segments that gapless does not have.
+  // PyTorch goes on with advice of its own: settings of segments that gapless does not have.
   return text + "and " + torch_size(reserved - std::min(reserved, allocated)) +
          " is reserved by PyTorch but unallocated.";
 }
@@ -68,10 +70,18 @@ void TorchAllocator::fail(DeviceIndex device, std::uint64_t bytes, std::uint64_t
   std::string text = torch_message(heap, asked, total, free);
   const gapless_torch_places places =
       history_->enabled() ? call_sites(device) : gapless_torch_places{};
-  text += "\ngapless: " +
-          to_text(explain(heap, request, free, {places.largest_bytes, places.largest_at}));
+  const OutOfMemoryReport why =
+      explain(heap, request, free, {places.largest_bytes, places.largest_at});
+  // PyTorch goes on with advice in this line.
+  if (const std::string helps = headline(why); !helps.empty()) text += " " + helps;
+  text += "\ngapless: " + to_text(why);
   if (const std::string live = places.live; !live.empty()) {
     text += "\n  live by call site: " + live;
+  }
+  if (!options_.dump_on_oom.empty()) {
+    const std::string where =
+        write_oom_dump(options_.dump_on_oom, heap, why, text, pickled_snapshot);
+    if (!where.empty()) text += "\n  " + where;
   }
   TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 #include "allocator/c_api.h"
+#include "allocator/device/options.h"
+#include "allocator/report/oom_dump.h"
 #include "allocator/report/out_of_memory.h"
 #include "torch_plugin/pluggable/torch_error.h"
 
@@ -38,9 +40,15 @@ DeviceAddress address_of(const void* memory) { return reinterpret_cast<DeviceAdd
   }
   MemInfo info;
   (void)driver_of(process_allocator()).mem_info(index, info);
-  throw_out_of_memory(
-      "CUDA out of memory. Tried to allocate " + std::to_string(bytes) + " bytes.\ngapless: " +
-      to_text(explain(device.report(), device.last_failed_request(), info.free_bytes)));
+  const HeapReport heap = device.report();
+  const OutOfMemoryReport why = explain(heap, device.last_failed_request(), info.free_bytes);
+  std::string text = "CUDA out of memory. Tried to allocate " + std::to_string(bytes) +
+                     " bytes.\ngapless: " + to_text(why);
+  if (const std::string folder = options_from_environment().dump_on_oom; !folder.empty()) {
+    const std::string where = write_oom_dump(folder, heap, why, text);
+    if (!where.empty()) text += "\n  " + where;
+  }
+  throw_out_of_memory(text);
 }
 
 }  // namespace
