@@ -9,8 +9,8 @@
 
 namespace gapless {
 
-/// The traces of a PyTorch snapshot or of a compact trace, one per device. Throws InputError; also
-/// where the file holds no events.
+/// The traces of a PyTorch snapshot, a compact trace, a log of RMM's or a CSV of minimalloc's, one
+/// per device. Throws InputError; also where the file holds no events.
 std::vector<Trace> load_traces(const std::string& path);
 
 /// A PyTorch snapshot with its segments. Throws InputError.

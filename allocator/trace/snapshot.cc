@@ -6,6 +6,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/trace/pickle.h"
 #include "allocator/trace/snapshot_fields.h"
+#include "allocator/trace/snapshot_writer.h"
 #include "allocator/trace/stack_reader.h"
 #include "allocator/trace/trace_builder.h"
 
@@ -94,6 +95,26 @@ std::vector<SnapshotSegment> read_segments(const SnapshotFields& fields, StackRe
   return segments;
 }
 
+std::vector<Snapshot::Added> read_added(const SnapshotFields& fields, const PickleValue& root) {
+  std::vector<Snapshot::Added> all;
+  const PickleValue* value = fields.find(root, kAddedByGapless, "top level");
+  if (value == nullptr) return all;
+  const auto& devices = fields.list(*value, std::string(kAddedByGapless));
+  if (devices.size() > kMostDevices) fields.fail(std::string(kAddedByGapless), "too many devices");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::string place = std::string(kAddedByGapless) + "[" + std::to_string(i) + "]";
+    const PickleValue& device = fields.dict(devices[i], place);
+    Snapshot::Added& added = all.emplace_back();
+    added.segments = fields.number(device, "segments", place).value_or(0) != 0;
+    added.addresses = fields.number(device, "addresses", place).value_or(0) != 0;
+    added.starts_empty = fields.number(device, "starts_empty", place).value_or(0) != 0;
+    added.recorded_peak_reserved_bytes =
+        fields.number(device, "recorded_peak_reserved_bytes", place).value_or(0);
+    fields.check_size(added.recorded_peak_reserved_bytes, "recorded_peak_reserved_bytes", place);
+  }
+  return all;
+}
+
 }  // namespace
 
 Snapshot read_snapshot(const PickleDocument& document) {
@@ -108,6 +129,7 @@ Snapshot read_snapshot(const PickleDocument& document) {
   }
   fields.dict(root, "top level");
   snapshot.segments = read_segments(fields, stacks, fields.need(root, "segments", "top level"));
+  snapshot.added = read_added(fields, root);
   const PickleValue* traces = fields.find(root, "device_traces", "top level");
   if (traces == nullptr || traces->is_none()) return snapshot;
   std::map<DeviceIndex, std::vector<const SnapshotSegment*>> by_device;

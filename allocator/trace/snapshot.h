@@ -43,6 +43,14 @@ struct Snapshot {
   std::vector<SnapshotSegment> segments;
   /// One trace per device with events; blocks live before the first event are rebuilt.
   std::vector<Trace> traces;
+  /// By device, in a file of ours: what was added for viewers (snapshot_writer.h).
+  struct Added {
+    bool segments = false;
+    bool addresses = false;
+    bool starts_empty = false;
+    std::uint64_t recorded_peak_reserved_bytes = 0;
+  };
+  std::vector<Added> added;
 };
 
 /// Throws InputError that names file, place and cause.

@@ -82,8 +82,9 @@ class StackReader {
     budget_.work(most, place);
     budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)), place);
     std::string text(file);
+    // A text that is no frame of a program has no line (snapshot_writer.h).
     if (const PickleValue* line = fields_.find(dict, "line", place);
-        line != nullptr && line->is_integer()) {
+        line != nullptr && line->is_integer() && (line->integer() != 0 || !name.empty())) {
       text += ":" + std::to_string(line->integer());
     }
     if (!name.empty()) text.append(" ").append(name);

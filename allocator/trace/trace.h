@@ -39,6 +39,9 @@ inline constexpr std::uint64_t kMostStreams = 65536;
 inline constexpr std::uint64_t kMostPools = 256;
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 50;
 
+/// What allocators round a block up to.
+inline constexpr std::uint64_t kBlockGrain = 512;
+
 /// "alloc", "free_requested", ...
 const char* to_string(EventKind kind);
 
@@ -101,7 +104,7 @@ struct Trace {
 };
 
 /// Bytes live at the worst moment, each block rounded up to a multiple of `grain`.
-std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain = 512);
+std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain = kBlockGrain);
 
 /// Throws InputError where a block is freed before it is allocated, twice, or out of range, where
 /// an event names what the trace does not list, and where more memory is live than any device has.

@@ -6,6 +6,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/interner.h"
+#include "allocator/trace/snapshot_writer.h"
 
 namespace gapless {
 namespace {
@@ -40,6 +41,9 @@ class TraceBuilder {
     trace_.source = "PyTorch snapshot";
     trace_.device = device;
     trace_.site_stacks = {0};
+    if (static_cast<std::size_t>(device) < snapshot.added.size()) {
+      added_ = snapshot.added[static_cast<std::size_t>(device)];
+    }
   }
 
   Trace build(const std::vector<PickleValue>& entries) {
@@ -47,8 +51,14 @@ class TraceBuilder {
     for (std::size_t i = 0; i < entries.size(); ++i) add(entries[i], i);
     add_survivors();
     put_initial_first();
-    find_recorded_peak();
-    add_segments();
+    if (added_ && added_->addresses) forget_addresses();
+    if (added_ && added_->segments) {
+      trace_.recorded_peak_reserved_bytes = added_->recorded_peak_reserved_bytes;
+      trace_.starts_empty = added_->starts_empty;
+    } else {
+      find_recorded_peak();
+      add_segments();
+    }
     return std::move(trace_);
   }
 
@@ -70,6 +80,7 @@ class TraceBuilder {
     if (action == nullptr || !action->is_text()) fields_.fail(place, "\"action\" is missing");
     const auto kind = kind_of(action->text());
     if (!kind) return;
+    if (added_ && fields_.find(value, kAddedByGapless, place) != nullptr) return;
     TraceEvent event;
     event.kind = *kind;
     const bool about_memory = *kind != EventKind::oom && *kind != EventKind::marker;
@@ -213,6 +224,15 @@ class TraceBuilder {
     }
   }
 
+  // Of blocks: where they lay was not recorded.
+  void forget_addresses() {
+    for (TraceEvent& event : trace_.events) {
+      const bool of_block = event.kind == EventKind::alloc || event.kind == EventKind::free ||
+                            event.kind == EventKind::free_requested;
+      if (of_block) event.address = 0;
+    }
+  }
+
   void add_segments() {
     const std::string place = list_place() + ": segments";
     trace_.has_segments = true;
@@ -264,6 +284,7 @@ class TraceBuilder {
   ReadBudget& budget_;
   const SegmentList& segments_;
   Trace trace_;
+  std::optional<Snapshot::Added> added_;  // in a file of ours
   Interner<std::uint64_t> streams_;
   Interner<std::string> pools_;
   std::unordered_map<std::uint32_t, std::uint32_t> sites_;  // by node of the stack
