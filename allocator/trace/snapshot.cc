@@ -107,6 +107,7 @@ std::vector<Snapshot::Added> read_added(const SnapshotFields& fields, const Pick
     Snapshot::Added& added = all.emplace_back();
     added.segments = fields.number(device, "segments", place).value_or(0) != 0;
     added.addresses = fields.number(device, "addresses", place).value_or(0) != 0;
+    added.sizes_of_frees = fields.number(device, "sizes_of_frees", place).value_or(0) != 0;
     added.starts_empty = fields.number(device, "starts_empty", place).value_or(0) != 0;
     added.recorded_peak_reserved_bytes =
         fields.number(device, "recorded_peak_reserved_bytes", place).value_or(0);

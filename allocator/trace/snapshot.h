@@ -47,6 +47,7 @@ struct Snapshot {
   struct Added {
     bool segments = false;
     bool addresses = false;
+    bool sizes_of_frees = false;
     bool starts_empty = false;
     std::uint64_t recorded_peak_reserved_bytes = 0;
   };

@@ -49,6 +49,14 @@ WrittenFrame frame_parts(std::string_view frame) {
   return {frame, 0, {}};
 }
 
+// Generated traces say a block's size where it is allocated only.
+bool frees_have_sizes(const Trace& trace) {
+  return std::any_of(trace.events.begin(), trace.events.end(), [](const TraceEvent& event) {
+    return event.bytes != 0 &&
+           (event.kind == EventKind::free || event.kind == EventKind::free_requested);
+  });
+}
+
 class SnapshotWriter {
  public:
   WrittenSnapshot write(const std::vector<Trace>& traces) {
@@ -109,6 +117,8 @@ class SnapshotWriter {
       out_.flag(layout.segments_added);
       key("addresses");
       out_.flag(layout.addresses_added);
+      key("sizes_of_frees");
+      out_.flag(by_device[i] != nullptr && !frees_have_sizes(*by_device[i]));
       if (by_device[i] != nullptr && layout.segments_added) {
         put("recorded_peak_reserved_bytes", by_device[i]->recorded_peak_reserved_bytes);
         key("starts_empty");
@@ -222,13 +232,18 @@ class SnapshotWriter {
       }
     };
     std::vector<bool> announced(trace.blocks);
+    std::vector<std::uint64_t> bytes(trace.blocks);
+    const bool add_sizes = !frees_have_sizes(trace);
     for (std::uint64_t i = 0; i < trace.events.size(); ++i) {
-      const TraceEvent& event = trace.events[i];
+      TraceEvent event = trace.events[i];
       put_those(i, EventKind::segment_alloc);
+      if (event.kind == EventKind::alloc) bytes[event.block] = event.bytes;
       if (i >= trace.initial_events) {
         const bool of_block = event.kind == EventKind::alloc || event.kind == EventKind::free ||
                               event.kind == EventKind::free_requested;
         const std::uint64_t address = of_block ? layout.address_of(event) : event.address;
+        if (of_block && event.kind != EventKind::alloc && add_sizes)
+          event.bytes = bytes[event.block];
         if (event.kind == EventKind::free_requested) announced[event.block] = true;
         if (event.kind == EventKind::free && !announced[event.block]) {
           put_event(trace, event, "free_requested", address, true);

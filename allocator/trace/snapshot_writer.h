@@ -6,6 +6,7 @@
 //   gapless         what follows was added for the viewers:
 //                     segments and addresses that the trace does not have (layout.h),
 //                     a free_requested before each free that was not announced
+//                     the sizes of frees where none has one
 //
 // Blocks that live before the first event are not written as events: a reader finds them by their
 // frees, or in the segments. Reading such a file gives the trace again, without what was added.

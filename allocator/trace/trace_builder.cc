@@ -51,7 +51,7 @@ class TraceBuilder {
     for (std::size_t i = 0; i < entries.size(); ++i) add(entries[i], i);
     add_survivors();
     put_initial_first();
-    if (added_ && added_->addresses) forget_addresses();
+    if (added_) forget_added();
     if (added_ && added_->segments) {
       trace_.recorded_peak_reserved_bytes = added_->recorded_peak_reserved_bytes;
       trace_.starts_empty = added_->starts_empty;
@@ -224,12 +224,13 @@ class TraceBuilder {
     }
   }
 
-  // Of blocks: where they lay was not recorded.
-  void forget_addresses() {
+  // What blocks' events were given for viewers.
+  void forget_added() {
     for (TraceEvent& event : trace_.events) {
-      const bool of_block = event.kind == EventKind::alloc || event.kind == EventKind::free ||
-                            event.kind == EventKind::free_requested;
-      if (of_block) event.address = 0;
+      const bool is_free = event.kind == EventKind::free || event.kind == EventKind::free_requested;
+      if (!is_free && event.kind != EventKind::alloc) continue;
+      if (added_->addresses) event.address = 0;
+      if (added_->sizes_of_frees && is_free) event.bytes = 0;
     }
   }
 
