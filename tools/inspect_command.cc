@@ -235,7 +235,8 @@ void add_inspect(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "inspect",
       "Show what is requested, allocated, active and reserved in a PyTorch snapshot or a gapless\n"
-      "dump, and what is lost between: by pool, stream, segment and size of hole.\n"
+      "dump, or at the end of another recording (docs/traces.md), and what is lost between: by\n"
+      "pool, stream, segment and size of hole.\n"
       "\n"
       "Examples:\n"
       "  gapless inspect snapshot.pickle\n"
@@ -243,7 +244,8 @@ void add_inspect(CLI::App& app, int& status) {
       "  gapless inspect dump.json --address 0x7f1200000400     what is, or was, there\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line or file (the others are shown).");
-  command->add_option("dump", arguments->dumps, "PyTorch snapshots or gapless dumps")->required();
+  command->add_option("dump", arguments->dumps, "PyTorch snapshots, gapless dumps or recordings")
+      ->required();
   command->add_option("--blocks", arguments->blocks, "How many of the biggest live blocks to show")
       ->capture_default_str()
       ->check(whole_number());

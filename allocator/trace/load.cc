@@ -40,8 +40,12 @@ Snapshot snapshot_of(std::string bytes, const std::string& path) {
 }
 
 std::vector<Trace> load_traces(const std::string& path) {
+  return traces_of(read_file(path), path);
+}
+
+std::vector<Trace> traces_of(std::string bytes, const std::string& path) {
   std::vector<Trace> traces;
-  if (std::string bytes = read_file(path); looks_like_compact(bytes)) {
+  if (looks_like_compact(bytes)) {
     traces = read_compact(bytes, path);
   } else if (looks_like_rmm_log(bytes)) {
     traces.push_back(with_events(read_rmm_log(bytes, path), path));
