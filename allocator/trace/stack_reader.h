@@ -81,7 +81,9 @@ class StackReader {
     const std::uint64_t most = file.size() + name.size() + kLongestNumber;
     budget_.work(most, place);
     budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)), place);
-    std::string text(file);
+    std::string text;
+    text.reserve(most);  // what grows takes twice as much
+    text += file;
     // A text that is no frame of a program has no line (snapshot_writer.h).
     if (const PickleValue* line = fields_.find(dict, "line", place);
         line != nullptr && line->is_integer() && (line->integer() != 0 || !name.empty())) {

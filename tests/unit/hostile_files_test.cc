@@ -362,17 +362,16 @@ TEST(HostileSnapshot, ALongNameInEverySiteIsAnError) {
   EXPECT_THAT(error, HasSubstr("out of proportion"));
 }
 
-TEST(HostileSnapshot, OneLongSiteReadOverAndOverIsAnError) {
-  PickleWriter frame;  // the same dict each time: read once, but looked up for every event
+TEST(HostileSnapshot, OneLongSiteOverAndOverIsReadOnce) {
+  PickleWriter frame;  // the same dict each time
   frame.dict().op(0x94).mark().text("filename");
   frame.op('X').number(1 << 20, 4).raw(std::string(1 << 20, 'a')).set_items().op('0');
   PickleWriter event;
   event.dict().op(0x94).mark().text("action").text("alloc").text("addr").integer(512);
   event.text("size").integer(512).text("frames").list().op('h').number(0, 1).append().set_items();
-  const std::string error = error_of_snapshot(
-      of_events(part(frame) + part(event) + repeated(std::string("h\x01", 2), 500000)));
-  EXPECT_THAT(error, HasSubstr("device_traces[0]["));
-  EXPECT_THAT(error, HasSubstr("takes too long"));
+  EXPECT_EQ(error_of_snapshot(
+                of_events(part(frame) + part(event) + repeated(std::string("h\x01", 2), 500000))),
+            "");
 }
 
 // Segments that are one segment, with a list of blocks that are one block.
