@@ -90,7 +90,7 @@ std::uintmax_t size_of(const std::string& input) {
 // What was written of one file, as JSON.
 json convert(const std::string& input, const ConvertArguments& arguments,
              std::set<fs::path>& written_before) {
-  std::vector<Trace> traces = load_traces(input);
+  std::vector<Trace> traces = load_recording(input);
   const Output output = output_for(input, arguments, traces, written_before);
   json devices = json::array();
   std::uint64_t events = 0;

@@ -14,10 +14,12 @@ namespace gapless {
 std::vector<Trace> load_traces(const std::string& path);
 /// The same of a file's bytes; `path` stands in errors.
 std::vector<Trace> traces_of(std::string bytes, const std::string& path);
+/// The same with devices of a snapshot that have segments but no events (read_snapshot()).
+std::vector<Trace> load_recording(const std::string& path);
 
 /// A PyTorch snapshot with its segments. Throws InputError.
 Snapshot load_snapshot(const std::string& path);
 /// The same of a file's bytes; `path` stands in errors.
-Snapshot snapshot_of(std::string bytes, const std::string& path);
+Snapshot snapshot_of(std::string bytes, const std::string& path, bool still_devices = false);
 
 }  // namespace gapless

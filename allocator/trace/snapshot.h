@@ -54,7 +54,8 @@ struct Snapshot {
   std::vector<Added> added;
 };
 
-/// Throws InputError that names file, place and cause.
-Snapshot read_snapshot(const PickleDocument& document);
+/// `still_devices`: with a trace, too, of each device that has segments but no events: what is live
+/// there was so all along. Throws InputError that names file, place and cause.
+Snapshot read_snapshot(const PickleDocument& document, bool still_devices = false);
 
 }  // namespace gapless

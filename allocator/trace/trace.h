@@ -53,7 +53,7 @@ struct TraceEvent {
   std::uint32_t block = 0;     // alloc, free_requested, free
   std::uint64_t bytes = 0;     // as asked for, not rounded; segments: their size
   std::uint64_t address = 0;   // where the recorded allocator put it; oom: free on the device
-  std::uint64_t time_us = 0;   // microseconds since 1970; 0 where unknown
+  std::uint64_t time_us = 0;   // microseconds since 1970 (or as `source` counts); 0: unknown
   std::uint32_t site = 0;      // index into Trace::sites; 0 where unknown
   std::uint32_t reserved = 0;  // keeps the record at 40 bytes
 

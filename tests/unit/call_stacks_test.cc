@@ -164,6 +164,24 @@ TEST(Stacks, OfBlocksThatLivedBefore) {
               ElementsAre("load.py:5 load", "train.py:80 <module>"));
 }
 
+// As PyTorch wrote them until 2023.
+TEST(Stacks, OfBlocksThatTellOfThemInTheirHistory) {
+  PickleWriter writer;
+  writer.list().dict().mark().text("address").integer(0).text("total_size").integer(512);
+  writer.text("blocks").list().dict().mark().text("size").integer(512);
+  writer.text("state").text("active_allocated").text("history").list().dict().mark();
+  writer.text("real_size").integer(300);
+  put_frames(writer, {{"train.py", 41, "step"}});
+  writer.set_items().append().set_items().append().set_items().append();
+  const PickleDocument document(writer.stop(), "old.pickle");
+  const Snapshot snapshot = read_snapshot(document, true);
+  EXPECT_EQ(snapshot.segments.at(0).blocks.at(0).requested_bytes, 300U);
+  EXPECT_EQ(snapshot.segments[0].blocks[0].site, "train.py:41 step");
+  const Trace& trace = snapshot.traces.at(0);
+  EXPECT_EQ(trace.events.at(0).bytes, 300U);
+  EXPECT_THAT(trace.frames_of(trace.events[0].site), ElementsAre("train.py:41 step"));
+}
+
 TEST(Stacks, AndSegmentsAreKeptByTheCompactFormat) {
   Trace trace = with_stacks();
   ASSERT_TRUE(trace.has_segments);

@@ -397,6 +397,24 @@ TEST(SnapshotWriter, FillsListsAThousandAtATime) {
   EXPECT_GT(std::count(bytes.begin(), bytes.end(), 'e'), 10);
 }
 
+// A device that nothing was recorded of, but for what was there at the end.
+TEST(SnapshotWriter, KeepsDevicesWithoutHistory) {
+  Trace still = recorded(1);
+  still.events.resize(1);
+  still.blocks = 1;
+  still.events[0].block = 0;
+  const std::string bytes = write_snapshot({recorded(0), still}).bytes;
+  EXPECT_EQ(snapshot_of(bytes, "x").traces.size(), 1U);
+  const ScratchFolder folder;
+  write_file(folder.file("x.pickle"), bytes);
+  EXPECT_EQ(load_traces(folder.file("x.pickle")).size(), 1U);
+  const std::vector<Trace> read = load_recording(folder.file("x.pickle"));
+  ASSERT_EQ(read.size(), 2U);
+  expect_same(still, read[1]);
+  EXPECT_EQ(write_snapshot(read).bytes,
+            write_snapshot({read[0], read_compact(write_compact(read), "x")[1]}).bytes);
+}
+
 TEST(SnapshotWriter, HoldsOneTraceOfADevice) {
   EXPECT_THAT(error_of([] {
                 (void)write_snapshot({recorded(), recorded()});
