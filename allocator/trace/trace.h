@@ -5,7 +5,7 @@
 //   free   block 0
 //
 // Blocks are numbered in the order of their allocation, so a replay needs no look-up by address.
-// `initial_events` events at the begin rebuild what was live before the first recorded event.
+// `initial_events` events at the begin rebuild what was live, or waited, before the first recorded.
 #pragma once
 
 #include <cstdint>

@@ -207,6 +207,11 @@ class TraceBuilder {
         event.pool = pool_number(segment->pool, place);
         event.site = site_number(block.stack, place);
         set_live(block.address, add_initial(event, place), place);
+        if (!block.pending_free) continue;
+        event = initial_.back();
+        event.kind = EventKind::free_requested;
+        budget_.make_room(initial_, 1, place);
+        initial_.push_back(event);
       }
     }
   }

@@ -400,9 +400,12 @@ TEST(SnapshotWriter, FillsListsAThousandAtATime) {
 // A device that nothing was recorded of, but for what was there at the end.
 TEST(SnapshotWriter, KeepsDevicesWithoutHistory) {
   Trace still = recorded(1);
-  still.events.resize(1);
+  still.events.resize(2);
   still.blocks = 1;
   still.events[0].block = 0;
+  still.events[1] = still.events[0];
+  still.events[1].kind = EventKind::free_requested;
+  still.initial_events = 2;
   const std::string bytes = write_snapshot({recorded(0), still}).bytes;
   EXPECT_EQ(snapshot_of(bytes, "x").traces.size(), 1U);
   const ScratchFolder folder;
