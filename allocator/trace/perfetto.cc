@@ -130,7 +130,8 @@ class DeviceWriter {
     } else {
       out_.key("address").word(hex(what.address));
     }
-    out_.key("site").encoded(sites_[what.site]).end('}').end('}');
+    if (what.site != 0) out_.key("site").encoded(sites_[what.site]);
+    out_.end('}').end('}');
   }
 
   JsonWriter& async(const char* phase, std::uint32_t block, std::uint64_t now) {
