@@ -61,6 +61,10 @@ Output output_for(const std::string& input, const ConvertArguments& arguments,
     place = arguments.output;
   }
   output.files = files_of(place, output.format, traces);
+  if (output.files.size() > 1 && fs::exists(place) && !fs::is_regular_file(place)) {
+    throw InputError(input + ": holds " + std::to_string(traces.size()) +
+                     " devices, which take a file each: " + place.string() + " is none");
+  }
   for (const fs::path& file : output.files) {
     std::error_code neither;  // is there, or is a file
     if (fs::equivalent(file, input, neither)) {

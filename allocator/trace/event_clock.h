@@ -2,6 +2,8 @@
 //
 //   recorded   -  1000  -  1500          unknown:   -  -  -  -
 //   shown    1000 1000 1000 1500                    0  1  2  3     the numbers of the events
+//
+// In front, the one without a time is of a block that lived before.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +19,7 @@ class EventClock {
     const auto first = std::find_if(trace.events.begin(), trace.events.end(),
                                     [](const TraceEvent& event) { return event.time_us != 0; });
     known_ = first != trace.events.end();
-    if (known_) now_ = first->time_us;
+    if (known_ && trace.initial_events != 0) now_ = first->time_us;
   }
 
   /// Whether times are microseconds, and not the numbers of events.

@@ -190,8 +190,10 @@ Trace read_minimalloc(std::string_view bytes, const std::string& name) {
   return BufferReader(bytes, name).read();
 }
 
+bool came_from_minimalloc(const Trace& trace) { return trace.source.starts_with(kSource); }
+
 std::string write_minimalloc(const Trace& trace) {
-  const bool came_from_one = trace.source.starts_with(kSource);
+  const bool came_from_one = came_from_minimalloc(trace);
   const std::vector<Buffer> buffers = buffers_of(trace, came_from_one);
   std::vector<std::uint32_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);

@@ -25,6 +25,9 @@ bool looks_like_minimalloc(std::string_view bytes);
 /// Reads such a file; `name` stands in errors. Throws InputError that names the line.
 Trace read_minimalloc(std::string_view bytes, const std::string& name);
 
+/// Whether the trace was read from such a file, so that times and names are the file's own.
+bool came_from_minimalloc(const Trace& trace);
+
 /// A file of the blocks of one trace, with offsets where the trace has addresses.
 std::string write_minimalloc(const Trace& trace);
 

@@ -5,6 +5,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/json_writer.h"
 #include "allocator/trace/event_clock.h"
+#include "allocator/trace/minimalloc.h"
 
 namespace gapless {
 namespace {
@@ -184,8 +185,9 @@ void write_perfetto(const std::vector<Trace>& traces, const WriteBytes& write) {
   for (const Trace& trace : traces) {
     out.begin('{').key("name").text(trace.name).key("source").text(trace.source);
     out.key("gpu").value(static_cast<std::uint64_t>(trace.device)).key("times");
-    out.text(EventClock(trace).known() ? "microseconds"
-                                       : "numbers of events: the trace has no times");
+    out.word(came_from_minimalloc(trace) ? "the recording's own"
+             : EventClock(trace).known() ? "microseconds"
+                                         : "numbers of events: the trace has no times");
     out.end('}');
   }
   out.end(']').end('}').key("traceEvents").begin('[');

@@ -123,6 +123,10 @@ std::vector<Snapshot::Added> read_added(const SnapshotFields& fields, const Pick
     added.addresses = fields.number(device, "addresses", place).value_or(0) != 0;
     added.sizes_of_frees = fields.number(device, "sizes_of_frees", place).value_or(0) != 0;
     added.starts_empty = fields.number(device, "starts_empty", place).value_or(0) != 0;
+    const std::string_view source = fields.text(device, "source", place);
+    fields.budget().hold(2 * ReadBudget::allocated_text(source.size()), place);
+    fields.budget().work(source.size() / 16, place);
+    added.source = source;
     added.recorded_peak_reserved_bytes =
         fields.number(device, "recorded_peak_reserved_bytes", place).value_or(0);
     fields.check_size(added.recorded_peak_reserved_bytes, "recorded_peak_reserved_bytes", place);

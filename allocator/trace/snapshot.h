@@ -50,6 +50,7 @@ struct Snapshot {
     bool sizes_of_frees = false;
     bool starts_empty = false;
     std::uint64_t recorded_peak_reserved_bytes = 0;
+    std::string source;  // Trace::source
   };
   std::vector<Added> added;
 };

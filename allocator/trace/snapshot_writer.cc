@@ -119,6 +119,7 @@ class SnapshotWriter {
       out_.flag(layout.addresses_added);
       key("sizes_of_frees");
       out_.flag(by_device[i] != nullptr && !frees_have_sizes(*by_device[i]));
+      if (by_device[i] != nullptr) put_text("source", by_device[i]->source);
       if (by_device[i] != nullptr && layout.segments_added) {
         put("recorded_peak_reserved_bytes", by_device[i]->recorded_peak_reserved_bytes);
         key("starts_empty");

@@ -20,8 +20,8 @@
 
 namespace gapless {
 
-/// The key of the whole file that says which devices something was added for, and of each added
-/// event.
+/// The key of the whole file that says what was added for each device and what recorded it, and of
+/// each added event.
 inline constexpr std::string_view kAddedByGapless = "added_by_gapless";
 
 struct WrittenSnapshot {

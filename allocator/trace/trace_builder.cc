@@ -43,6 +43,7 @@ class TraceBuilder {
     trace_.site_stacks = {0};
     if (static_cast<std::size_t>(device) < snapshot.added.size()) {
       added_ = snapshot.added[static_cast<std::size_t>(device)];
+      if (!added_->source.empty()) trace_.source = added_->source;
     }
   }
 

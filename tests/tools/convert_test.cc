@@ -117,6 +117,9 @@ TEST_F(Convert, WritesAFileForEachDeviceWhereAFormatHoldsOne) {
             json({folder.file("two-gpu0.csv"), folder.file("two-gpu3.csv")}));
   EXPECT_LT(text("two-gpu0.csv").size(), text("two-gpu3.csv").size());
   EXPECT_FALSE(fs::exists(folder.file("two.csv")));
+  const Output piped = run("convert " + files({"two.gtrace"}) + "--to minimalloc -o /dev/null");
+  EXPECT_EQ(piped.status, 2);
+  EXPECT_THAT(piped.text, HasSubstr("holds 2 devices, which take a file each"));
   const Output pickled = run("convert " + files({"two.gtrace"}) + "--to pickle");
   EXPECT_THAT(pickled.text, HasSubstr("note: gpu 3: segments and addresses were not recorded"));
   const Output again = run("convert --json " + files({"two.pickle"}) + "--to perfetto");

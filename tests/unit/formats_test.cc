@@ -195,6 +195,17 @@ TEST(Minimalloc, ComesBackAsItWas) {
   EXPECT_EQ(write_minimalloc(through_compact(minimalloc(unsolved))), unsolved);
 }
 
+// Of a snapshot rows come in the order of their begins.
+TEST(Minimalloc, ComesBackFromASnapshot) {
+  const Trace trace = minimalloc(kBuffers);
+  const Trace read = through_snapshot({trace}).at(0);
+  EXPECT_EQ(read.source, trace.source);
+  expect_same(trace, read);
+  EXPECT_EQ(write_minimalloc(read),
+            "id,lower,upper,size,offset\nb1,0,3,4,8\nb3,0,9,4,4\nb5,0,21,4,0\nb2,3,9,4,8\n"
+            "b4,9,21,4,4\n");
+}
+
 TEST(Minimalloc, ColumnsAreFoundByName) {
   // "end" is the last time of a life.
   const Trace trace = minimalloc("size, alignment ,buffer_id,end,start\r\n4,1,b1,2,0\r\n");
@@ -472,6 +483,17 @@ TEST(Perfetto, SaysWhenThereAreNoTimesAndEscapesTexts) {
   EXPECT_THAT(whole["metadata"]["traces"][0]["times"].get<std::string>(), HasSubstr("no times"));
   EXPECT_EQ(whole["traceEvents"].back()["ts"], trace.events.size() - 1);
   EXPECT_EQ(whole["metadata"]["traces"][0]["name"], "\x01\xef\xbf\xbd\"");
+}
+
+TEST(Perfetto, TakesTimesFromZeroOn) {
+  const json whole =
+      written([](const WriteBytes& write) { write_perfetto({minimalloc(kBuffers)}, write); });
+  std::vector<std::uint64_t> begins;
+  for (const json& event : whole["traceEvents"]) {
+    if (event["ph"] == "b") begins.push_back(event["ts"]);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 0, 0, 3, 9));
+  EXPECT_EQ(whole["metadata"]["traces"][0]["times"], "the recording's own");
 }
 
 TEST(Speedscope, HoldsThePeakByStack) {
