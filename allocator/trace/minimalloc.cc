@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <numeric>
+#include <tuple>
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/csv_lines.h"
@@ -88,7 +89,9 @@ class BufferReader {
     std::uint32_t begins;
     std::uint32_t buffer;
 
-    auto operator<=>(const Moment&) const = default;
+    bool operator<(const Moment& other) const {
+      return std::tie(time, begins, buffer) < std::tie(other.time, other.begins, other.buffer);
+    }
   };
 
   void add() {

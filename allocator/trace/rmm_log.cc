@@ -89,7 +89,7 @@ class LogReader {
   // "15:47:02.841961", of old "15:47:02:841961"; or "1634567890.123456".
   std::uint64_t time_us(std::string_view text) {
     constexpr std::uint64_t kSecond = 1000000;
-    constexpr std::uint64_t kDay = 24 * 3600 * kSecond;
+    constexpr std::uint64_t kDay = std::uint64_t{24} * 3600 * kSecond;
     const std::string_view whole = text;
     const auto fail = [&] {
       lines_.fail("time \"" + CsvLines::shortened(whole) + "\": expected hours:minutes:seconds");

@@ -71,6 +71,7 @@ class SnapshotWriter {
       by_device[device] = &trace;
     }
     std::vector<TraceLayout> layouts;
+    layouts.reserve(by_device.size());
     for (const Trace* trace : by_device) {
       layouts.push_back(trace == nullptr ? TraceLayout() : lay_out(*trace));
     }
