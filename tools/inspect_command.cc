@@ -137,7 +137,9 @@ void add_inspect(CLI::App& app, int& status) {
       "  gapless inspect dump.json --address 0x7f1200000400     what is, or was, there\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line or file (the others are shown).");
-  command->add_option("file", arguments->files, "PyTorch snapshots, gapless traces or dumps")
+  command
+      ->add_option("file", arguments->files,
+                   "PyTorch snapshots, gapless dumps or traces, other recordings (docs/traces.md)")
       ->required();
   command
       ->add_option("--at", arguments->at,

@@ -52,8 +52,17 @@ bool write_all(int file, std::string_view bytes) {
   return true;
 }
 
-void write_in_place(const std::string& path, int file, std::string_view bytes) {
-  if (!write_all(file, bytes)) fail(path, errno);
+// 0 where all that is produced could be written, else why not; what comes then is not written.
+int write_produced(int file, const ProduceBytes& produce) {
+  int error = 0;
+  produce([&](std::string_view bytes) {
+    if (error == 0 && !write_all(file, bytes)) error = errno;
+  });
+  return error;
+}
+
+void write_in_place(const std::string& path, int file, const ProduceBytes& produce) {
+  if (const int error = write_produced(file, produce); error != 0) fail(path, error);
 }
 
 // A file that did not exist before, in that folder; `name` becomes its name.
@@ -77,7 +86,7 @@ fs::path folder_of(const fs::path& target) {
 
 // Replaces a regular file or makes a new one. `old` is what is there; null: nothing.
 void replace(const std::string& path, const fs::path& target, const struct stat* old,
-             std::string_view bytes) {
+             const ProduceBytes& produce) {
   const fs::path folder = folder_of(target);
   constexpr mode_t kAnyone = 0666;  // less the umask
   constexpr mode_t kPermissions = 0777;
@@ -91,7 +100,12 @@ void replace(const std::string& path, const fs::path& target, const struct stat*
     ::unlink(part.c_str());
     fail(path, error);
   };
-  if (!write_all(file.number(), bytes)) give_up(errno);
+  try {
+    if (const int error = write_produced(file.number(), produce); error != 0) give_up(error);
+  } catch (...) {
+    ::unlink(part.c_str());
+    throw;
+  }
   if (old != nullptr) {
     // Another's file stays that user's where we may say so; else the new one is ours.
     (void)!::fchown(file.number(), old->st_uid, old->st_gid);
@@ -159,6 +173,10 @@ std::string cannot_write(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::string_view bytes) {
+  write_file(path, [bytes](const WriteBytes& write) { write(bytes); });
+}
+
+void write_file(const std::string& path, const ProduceBytes& produce) {
   struct stat old {};
   if (::stat(path.c_str(), &old) != 0) {
     const int error = errno;
@@ -167,12 +185,12 @@ void write_file(const std::string& path, std::string_view bytes) {
       throw InputError(path + ": is a link to what cannot be found: " + std::strerror(error));
     }
     if (error != ENOENT) fail(path, error);
-    replace(path, path, nullptr, bytes);
+    replace(path, path, nullptr, produce);
     return;
   }
   if (S_ISDIR(old.st_mode)) throw InputError(path + ": is a folder");
   if (is_standard_output(path)) {  // also where that is a regular file, which others write to too
-    write_in_place(path, STDOUT_FILENO, bytes);
+    write_in_place(path, STDOUT_FILENO, produce);
     return;
   }
   // Opened for writing even where it will be replaced: the system says whether we may, and whether
@@ -180,13 +198,13 @@ void write_file(const std::string& path, std::string_view bytes) {
   const Descriptor present(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!present.is_open() || ::fstat(present.number(), &old) != 0) fail(path, errno);
   if (!S_ISREG(old.st_mode)) {
-    write_in_place(path, present.number(), bytes);
+    write_in_place(path, present.number(), produce);
     return;
   }
   std::error_code code;
   const fs::path target = fs::canonical(path, code);
   if (code) fail(path, code.value());
-  replace(path, target, &old, bytes);
+  replace(path, target, &old, produce);
 }
 
 }  // namespace gapless

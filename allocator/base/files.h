@@ -4,6 +4,7 @@
 //                               -> run.gtrace              renamed: whole, or as it was before
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,11 @@ std::string read_file(const std::string& path);
 /// a pipe, standard output by its name) is written to as it is. Throws InputError; then nothing
 /// has changed, but for what such a device or pipe was sent.
 void write_file(const std::string& path, std::string_view bytes);
+
+/// The same of what is made piece by piece, so that the whole never is in memory.
+using WriteBytes = std::function<void(std::string_view)>;
+using ProduceBytes = std::function<void(const WriteBytes&)>;
+void write_file(const std::string& path, const ProduceBytes& produce);
 
 /// Why write_file() would fail as things are; empty where it would not. For who writes after hours.
 std::string cannot_write(const std::string& path);

@@ -2,32 +2,10 @@
 
 #include <cstdint>
 
+#include "allocator/base/utf8.h"
+
 namespace gapless {
 namespace {
-
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: the text does not begin with a character of UTF-8
-};
-
-// The first character of a text that is not empty. Overlong forms, surrogates and what lies beyond
-// Unicode are none.
-Character first_of(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
-  std::uint32_t code = lead & (0x7fU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < kLeast[bytes] || surrogate || code > 0x10ffff) return {};
-  return {code, bytes};
-}
 
 bool is_obeyed(std::uint32_t code) {
   const auto within = [code](std::uint32_t first, std::uint32_t last) {
@@ -61,7 +39,7 @@ std::string terminal_text(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
-    const Character character = first_of(text);
+    const Utf8Character character = first_character(text);
     if (character.bytes == 0) {
       shown += "\\x" + hex(static_cast<unsigned char>(text[0]), 2);
       text.remove_prefix(1);

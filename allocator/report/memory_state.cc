@@ -9,8 +9,9 @@
 #include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "allocator/base/read_budget.h"
-#include "allocator/trace/compact_format.h"
+#include "allocator/trace/layout.h"
 #include "allocator/trace/load.h"
+#include "allocator/trace/pickle.h"
 
 namespace gapless {
 namespace {
@@ -236,22 +237,76 @@ MemoryState state_of(Snapshot snapshot, std::optional<std::uint64_t> freed_at) {
   return state;
 }
 
+namespace {
+
+StateBlock hole(const TraceSegment& segment, std::uint64_t stream, std::uint64_t from,
+                std::uint64_t to) {
+  StateBlock block;
+  block.address = segment.address + from;
+  block.bytes = to - from;
+  block.stream = stream;
+  return block;
+}
+
+StateSegment state_of(const Trace& trace, const TraceLayout::Segment& source) {
+  const TraceSegment& range = source.range;
+  StateSegment segment;
+  segment.device = trace.device;
+  segment.address = range.address;
+  segment.bytes = range.bytes;
+  segment.stream = trace.streams[range.stream];
+  segment.pool = range.type.empty() ? "unknown" : range.type;
+  if (range.pool != 0) segment.pool += " [" + trace.pools[range.pool] + "]";
+  std::uint64_t at = 0;
+  for (const TraceLayout::LiveBlock& from : source.blocks) {
+    const std::uint64_t begin = from.address - range.address;
+    if (begin > at) segment.blocks.push_back(hole(range, segment.stream, at, begin));
+    StateBlock block;
+    block.kind = from.pending ? StateBlock::Kind::pending : StateBlock::Kind::live;
+    block.address = from.address;
+    block.bytes = from.bytes;
+    block.requested_bytes = from.requested_bytes;
+    block.stream = segment.stream;
+    block.site = trace.sites[from.site];
+    segment.blocks.push_back(std::move(block));
+    at = begin + from.bytes;
+  }
+  if (at < range.bytes) segment.blocks.push_back(hole(range, segment.stream, at, range.bytes));
+  return segment;
+}
+
+}  // namespace
+
+MemoryState state_of(const std::vector<Trace>& traces, std::optional<std::uint64_t> freed_at) {
+  MemoryState state;
+  for (const Trace& trace : traces) {
+    const TraceLayout layout = lay_out(trace);
+    if (state.name.empty()) {
+      state.name = trace.name;
+      state.source = trace.source;
+      if (layout.segments_added) state.source += "; segments were not recorded";
+    }
+    if (freed_at && !layout.addresses_added) add_freed(trace, *freed_at, state.freed);
+    for (const TraceLayout::Segment& segment : layout.segments) {
+      state.segments.push_back(state_of(trace, segment));
+    }
+  }
+  return state;
+}
+
 MemoryState read_dump(const std::string& text, const std::string& name) {
   return DumpReader(text, name).read();
 }
 
 MemoryState load_state(const std::string& path, std::optional<std::uint64_t> freed_at) {
   std::string bytes = read_file(path);
-  if (looks_like_compact(bytes)) {
-    throw InputError(path +
-                     ": is a trace, which has events but no state; replay it (gapless replay)");
-  }
   if (!bytes.empty() && bytes.front() == '{') {
     MemoryState state = read_dump(bytes, path);
     state.name = std::filesystem::path(path).stem().string();
     return state;
   }
-  return state_of(snapshot_of(std::move(bytes), path), freed_at);
+  if (looks_like_pickle(bytes)) return state_of(snapshot_of(std::move(bytes), path), freed_at);
+  return state_of(traces_of(std::move(bytes), path), freed_at);
 }
 
 }  // namespace gapless

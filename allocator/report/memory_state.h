@@ -1,10 +1,10 @@
 // MemoryState: what lies where at one moment, whoever allocated it.
 //
 //   PyTorch snapshot --+
-//                      +--> MemoryState --> analyze() --> Fragmentation (fragmentation.h)
-//   gapless dump ------+
+//   gapless dump ------+--> MemoryState --> analyze() --> Fragmentation (fragmentation.h)
+//   end of a trace ----+
 //
-// The same picture for both: segments (ranges of addresses backed by memory) made of blocks.
+// The same picture for all: segments (ranges of addresses backed by memory) made of blocks.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ struct FreedBlock {
 
 struct MemoryState {
   std::string name;
-  std::string source;  // "PyTorch snapshot" or "gapless dump"
+  std::string source;  // "PyTorch snapshot", "gapless dump", or a trace's
   std::vector<StateSegment> segments;
   std::vector<FreedBlock> freed;  // the one freed last is the last
   /// gapless joins free pages to windows, so more than the largest hole can be had; 0 elsewhere.
@@ -71,11 +71,15 @@ struct MemoryState {
 /// `freed_at`: with what was freed and lay at that address.
 MemoryState state_of(Snapshot snapshot, std::optional<std::uint64_t> freed_at = {});
 
+/// What lay where at the end of a recording: in the segments that it tells of, else in what
+/// lay_out() (trace/layout.h) makes of it, which `source` then says.
+MemoryState state_of(const std::vector<Trace>& traces, std::optional<std::uint64_t> freed_at = {});
+
 /// Reads what write_dump (dump.h) wrote. Throws InputError; `name` stands in errors.
 MemoryState read_dump(const std::string& text, const std::string& name);
 
-/// A PyTorch snapshot or a gapless dump, told apart by its first bytes. Throws InputError.
-/// `freed_at`: as for state_of(); a dump has what checks remember.
+/// A PyTorch snapshot, a gapless dump or a recording of another format, told apart by their first
+/// bytes. Throws InputError. `freed_at`: as for state_of(); a dump has what checks remember.
 MemoryState load_state(const std::string& path, std::optional<std::uint64_t> freed_at = {});
 
 }  // namespace gapless

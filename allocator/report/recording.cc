@@ -7,23 +7,23 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
-#include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
+#include "allocator/trace/pickle.h"
 
 namespace gapless {
 
-Recording load_recording(const std::string& path, std::optional<std::uint64_t> freed_at) {
+Recording open_recording(const std::string& path, std::optional<std::uint64_t> freed_at) {
   std::string bytes = read_file(path);
   Recording recording;
-  if (looks_like_compact(bytes)) {
-    recording.traces = read_compact(bytes, path);
-  } else if (!bytes.empty() && bytes.front() == '{') {
+  if (!bytes.empty() && bytes.front() == '{') {
     recording.now = read_dump(bytes, path);
     recording.now->name = std::filesystem::path(path).stem().string();
-  } else {
+  } else if (looks_like_pickle(bytes)) {
     Snapshot snapshot = snapshot_of(std::move(bytes), path);
     recording.traces = snapshot.traces;
     recording.now = state_of(std::move(snapshot), freed_at);
+  } else {
+    recording.traces = traces_of(std::move(bytes), path);
   }
   std::erase_if(recording.traces, [](const Trace& trace) { return trace.events.empty(); });
   if (recording.traces.empty() && !recording.now) throw InputError(path + ": holds no events");

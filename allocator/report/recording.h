@@ -1,7 +1,7 @@
 // Recording: all that a file tells of memory: what happened, and what lay where at its end.
 //
 //   PyTorch snapshot --> events of each device that has some, segments of every device
-//   gapless trace    --> events
+//   other recordings --> events                    (gapless traces, logs of other allocators)
 //   gapless dump     --> segments
 #pragma once
 
@@ -21,7 +21,7 @@ struct Recording {
 };
 
 /// Opens a file of any kind, by its first bytes. Throws InputError. `freed_at`: as for state_of().
-Recording load_recording(const std::string& path, std::optional<std::uint64_t> freed_at = {});
+Recording open_recording(const std::string& path, std::optional<std::uint64_t> freed_at = {});
 
 /// What of that state is on one device.
 MemoryState of_device(const MemoryState& state, DeviceIndex device);

@@ -5,21 +5,51 @@
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
+#include "allocator/trace/minimalloc.h"
 #include "allocator/trace/pickle.h"
+#include "allocator/trace/rmm_log.h"
 
 namespace gapless {
+namespace {
+
+Trace with_events(Trace trace, const std::string& path) {
+  if (trace.events.empty()) throw InputError(path + ": holds no events, only names of columns");
+  return trace;
+}
+
+std::vector<Trace> read_traces(std::string bytes, const std::string& path, bool still_devices) {
+  std::vector<Trace> traces;
+  if (looks_like_compact(bytes)) {
+    traces = read_compact(bytes, path);
+  } else if (looks_like_rmm_log(bytes)) {
+    traces.push_back(with_events(read_rmm_log(bytes, path), path));
+  } else if (looks_like_minimalloc(bytes)) {
+    traces.push_back(with_events(read_minimalloc(bytes, path), path));
+  } else {
+    traces = snapshot_of(std::move(bytes), path, still_devices).traces;
+  }
+  if (traces.empty()) {
+    throw InputError(path +
+                     ": holds no events; record them with "
+                     "torch.cuda.memory._record_memory_history() (gapless inspect shows what is "
+                     "there)");
+  }
+  return traces;
+}
+
+}  // namespace
 
 Snapshot load_snapshot(const std::string& path) { return snapshot_of(read_file(path), path); }
 
-Snapshot snapshot_of(std::string bytes, const std::string& path) {
+Snapshot snapshot_of(std::string bytes, const std::string& path, bool still_devices) {
   if (bytes.empty()) throw InputError(path + ": is empty");
   if (!looks_like_pickle(bytes)) {
     throw InputError(path, "byte 0",
                      "neither a gapless file nor a PyTorch memory snapshot (pickle, protocol 2 "
-                     "to 5)");
+                     "to 5), nor the first line of a log of RMM or a CSV of minimalloc");
   }
   const PickleDocument document(std::move(bytes), path);
-  Snapshot snapshot = read_snapshot(document);
+  Snapshot snapshot = read_snapshot(document, still_devices);
   for (const Trace& trace : snapshot.traces) {
     const std::uint64_t checking = trace.blocks * sizeof(std::uint64_t);
     document.budget().hold(checking, "events");
@@ -30,19 +60,15 @@ Snapshot snapshot_of(std::string bytes, const std::string& path) {
 }
 
 std::vector<Trace> load_traces(const std::string& path) {
-  std::vector<Trace> traces;
-  if (std::string bytes = read_file(path); looks_like_compact(bytes)) {
-    traces = read_compact(bytes, path);
-  } else {
-    traces = snapshot_of(std::move(bytes), path).traces;
-  }
-  if (traces.empty()) {
-    throw InputError(path +
-                     ": holds no events; record them with "
-                     "torch.cuda.memory._record_memory_history() (gapless inspect shows what is "
-                     "there)");
-  }
-  return traces;
+  return read_traces(read_file(path), path, false);
+}
+
+std::vector<Trace> traces_of(std::string bytes, const std::string& path) {
+  return read_traces(std::move(bytes), path, false);
+}
+
+std::vector<Trace> load_recording(const std::string& path) {
+  return read_traces(read_file(path), path, true);
 }
 
 }  // namespace gapless

@@ -9,13 +9,17 @@
 
 namespace gapless {
 
-/// The traces of a PyTorch snapshot or of a compact trace, one per device. Throws InputError; also
-/// where the file holds no events.
+/// The traces of a PyTorch snapshot, a compact trace, a log of RMM's or a CSV of minimalloc's, one
+/// per device. Throws InputError; also where the file holds no events.
 std::vector<Trace> load_traces(const std::string& path);
+/// The same of a file's bytes; `path` stands in errors.
+std::vector<Trace> traces_of(std::string bytes, const std::string& path);
+/// The same with devices of a snapshot that have segments but no events (read_snapshot()).
+std::vector<Trace> load_recording(const std::string& path);
 
 /// A PyTorch snapshot with its segments. Throws InputError.
 Snapshot load_snapshot(const std::string& path);
 /// The same of a file's bytes; `path` stands in errors.
-Snapshot snapshot_of(std::string bytes, const std::string& path);
+Snapshot snapshot_of(std::string bytes, const std::string& path, bool still_devices = false);
 
 }  // namespace gapless

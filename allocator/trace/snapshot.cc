@@ -6,6 +6,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/trace/pickle.h"
 #include "allocator/trace/snapshot_fields.h"
+#include "allocator/trace/snapshot_writer.h"
 #include "allocator/trace/stack_reader.h"
 #include "allocator/trace/trace_builder.h"
 
@@ -25,6 +26,16 @@ DeviceIndex read_device(const SnapshotFields& fields, std::uint64_t number,
 constexpr std::uint64_t kReportOfSegment = 2 * KiB;
 constexpr std::uint64_t kReportOfBlock = 128;
 
+// What says how a block was asked for: of old its last allocation stood in its "history".
+template <class Place>
+const PickleValue& asked_for(const SnapshotFields& fields, const PickleValue& record,
+                             const Place& place) {
+  const PickleValue* history = fields.find(record, "history", place);
+  if (history == nullptr || !history->is_list() || history->items().empty()) return record;
+  const PickleValue& last = history->items().front();
+  return last.is_dict() ? last : record;
+}
+
 template <class Place>
 SnapshotBlock read_block(const SnapshotFields& fields, StackReader& stacks,
                          const PickleValue& value, std::uint64_t address, const Place& place) {
@@ -32,7 +43,10 @@ SnapshotBlock read_block(const SnapshotFields& fields, StackReader& stacks,
   SnapshotBlock block;
   block.bytes = fields.need_number(record, "size", place);
   block.address = fields.number(record, "address", place).value_or(address);
-  block.requested_bytes = fields.number(record, "requested_size", place).value_or(block.bytes);
+  const PickleValue& asked = asked_for(fields, record, place);
+  block.requested_bytes =
+      fields.number(record, "requested_size", place)
+          .value_or(fields.number(asked, "real_size", place).value_or(block.bytes));
   fields.check_size(block.requested_bytes, "requested_size", place);
   const std::string_view state = fields.text(record, "state", place);
   block.allocated = state == "active_allocated";
@@ -43,6 +57,7 @@ SnapshotBlock read_block(const SnapshotFields& fields, StackReader& stacks,
   }
   if (block.allocated || block.pending_free) {
     block.stack = stacks.node_of(record, place);
+    if (block.stack == 0) block.stack = stacks.node_of(asked, place);
     const std::string& site = stacks.label(block.stack, place);
     fields.budget().hold(ReadBudget::allocated_text(site.size()), place);
     fields.budget().work(site.size() / 16, place);
@@ -94,40 +109,74 @@ std::vector<SnapshotSegment> read_segments(const SnapshotFields& fields, StackRe
   return segments;
 }
 
+std::vector<Snapshot::Added> read_added(const SnapshotFields& fields, const PickleValue& root) {
+  std::vector<Snapshot::Added> all;
+  const PickleValue* value = fields.find(root, kAddedByGapless, "top level");
+  if (value == nullptr) return all;
+  const auto& devices = fields.list(*value, std::string(kAddedByGapless));
+  if (devices.size() > kMostDevices) fields.fail(std::string(kAddedByGapless), "too many devices");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::string place = std::string(kAddedByGapless) + "[" + std::to_string(i) + "]";
+    const PickleValue& device = fields.dict(devices[i], place);
+    Snapshot::Added& added = all.emplace_back();
+    added.segments = fields.number(device, "segments", place).value_or(0) != 0;
+    added.addresses = fields.number(device, "addresses", place).value_or(0) != 0;
+    added.sizes_of_frees = fields.number(device, "sizes_of_frees", place).value_or(0) != 0;
+    added.starts_empty = fields.number(device, "starts_empty", place).value_or(0) != 0;
+    const std::string_view source = fields.text(device, "source", place);
+    fields.budget().hold(2 * ReadBudget::allocated_text(source.size()), place);
+    fields.budget().work(source.size() / 16, place);
+    added.source = source;
+    added.recorded_peak_reserved_bytes =
+        fields.number(device, "recorded_peak_reserved_bytes", place).value_or(0);
+    fields.check_size(added.recorded_peak_reserved_bytes, "recorded_peak_reserved_bytes", place);
+  }
+  return all;
+}
+
 }  // namespace
 
-Snapshot read_snapshot(const PickleDocument& document) {
+Snapshot read_snapshot(const PickleDocument& document, bool still_devices) {
   const SnapshotFields fields(document);
   StackReader stacks(fields);
   Snapshot snapshot;
   snapshot.name = std::filesystem::path(document.name()).stem().string();
   const PickleValue& root = document.root();
+  const PickleValue* traces = nullptr;
   if (root.is_list()) {  // what torch.cuda.memory_snapshot() and MemPool.snapshot() return
     snapshot.segments = read_segments(fields, stacks, root);
-    return snapshot;
+  } else {
+    fields.dict(root, "top level");
+    snapshot.segments = read_segments(fields, stacks, fields.need(root, "segments", "top level"));
+    snapshot.added = read_added(fields, root);
+    traces = fields.find(root, "device_traces", "top level");
   }
-  fields.dict(root, "top level");
-  snapshot.segments = read_segments(fields, stacks, fields.need(root, "segments", "top level"));
-  const PickleValue* traces = fields.find(root, "device_traces", "top level");
-  if (traces == nullptr || traces->is_none()) return snapshot;
   std::map<DeviceIndex, std::vector<const SnapshotSegment*>> by_device;
   for (const SnapshotSegment& segment : snapshot.segments) {
     std::vector<const SnapshotSegment*>& segments = by_device[segment.device];
     fields.budget().make_room(segments, 1, "segments");
     segments.push_back(&segment);
   }
-  const auto& devices = fields.list(*traces, "device_traces");
-  if (devices.size() > kMostDevices) {
-    fields.fail("device_traces", std::to_string(devices.size()) +
-                                     " devices; a process has at most " +
-                                     std::to_string(kMostDevices));
+  const std::vector<PickleValue> none;
+  std::map<DeviceIndex, const std::vector<PickleValue>*> entries;
+  if (traces != nullptr && !traces->is_none()) {
+    const auto& devices = fields.list(*traces, "device_traces");
+    if (devices.size() > kMostDevices) {
+      fields.fail("device_traces", std::to_string(devices.size()) +
+                                       " devices; a process has at most " +
+                                       std::to_string(kMostDevices));
+    }
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const auto& list = fields.list(devices[i], "device_traces[" + std::to_string(i) + "]");
+      if (!list.empty()) entries[static_cast<DeviceIndex>(i)] = &list;
+    }
   }
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const auto& entries = fields.list(devices[i], "device_traces[" + std::to_string(i) + "]");
-    if (entries.empty()) continue;
-    const auto device = static_cast<DeviceIndex>(i);
+  if (still_devices) {
+    for (const auto& [device, segments] : by_device) entries.try_emplace(device, &none);
+  }
+  for (const auto& [device, list] : entries) {
     snapshot.traces.push_back(
-        build_trace(fields, stacks, snapshot, by_device[device], device, entries));
+        build_trace(fields, stacks, snapshot, by_device[device], device, *list));
   }
   const auto all = std::make_shared<const CallStacks>(stacks.take());
   for (Trace& trace : snapshot.traces) trace.stacks = all;

@@ -43,9 +43,20 @@ struct Snapshot {
   std::vector<SnapshotSegment> segments;
   /// One trace per device with events; blocks live before the first event are rebuilt.
   std::vector<Trace> traces;
+  /// By device, in a file of ours: what was added for viewers (snapshot_writer.h).
+  struct Added {
+    bool segments = false;
+    bool addresses = false;
+    bool sizes_of_frees = false;
+    bool starts_empty = false;
+    std::uint64_t recorded_peak_reserved_bytes = 0;
+    std::string source;  // Trace::source
+  };
+  std::vector<Added> added;
 };
 
-/// Throws InputError that names file, place and cause.
-Snapshot read_snapshot(const PickleDocument& document);
+/// `still_devices`: with a trace, too, of each device that has segments but no events: what is live
+/// there was so all along. Throws InputError that names file, place and cause.
+Snapshot read_snapshot(const PickleDocument& document, bool still_devices = false);
 
 }  // namespace gapless

@@ -89,8 +89,9 @@ class StackReader {
     std::string text;
     text.reserve(most);
     text += file;
+    // A text that is no frame of a program has no line (snapshot_writer.h).
     if (const PickleValue* line = fields_.find(dict, "line", place);
-        line != nullptr && line->is_integer()) {
+        line != nullptr && line->is_integer() && (line->integer() != 0 || !name.empty())) {
       text += ":" + std::to_string(line->integer());
     }
     if (!name.empty()) text.append(" ").append(name);

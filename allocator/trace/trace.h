@@ -5,7 +5,7 @@
 //   free   block 0
 //
 // Blocks are numbered in the order of their allocation, so a replay needs no look-up by address.
-// `initial_events` events at the begin rebuild what was live before the first recorded event.
+// `initial_events` events at the begin rebuild what was live, or waited, before the first recorded.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,9 @@ inline constexpr std::uint64_t kMostStreams = 65536;
 inline constexpr std::uint64_t kMostPools = 256;
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 50;
 
+/// What allocators round a block up to.
+inline constexpr std::uint64_t kBlockGrain = 512;
+
 /// "alloc", "free_requested", ...
 const char* to_string(EventKind kind);
 
@@ -50,7 +53,7 @@ struct TraceEvent {
   std::uint32_t block = 0;     // alloc, free_requested, free
   std::uint64_t bytes = 0;     // as asked for, not rounded; segments: their size
   std::uint64_t address = 0;   // where the recorded allocator put it; oom: free on the device
-  std::uint64_t time_us = 0;   // microseconds since 1970; 0 where unknown
+  std::uint64_t time_us = 0;   // microseconds since 1970 (or as `source` counts); 0: unknown
   std::uint32_t site = 0;      // index into Trace::sites; 0 where unknown
   std::uint32_t reserved = 0;  // keeps the record at 40 bytes
 
@@ -101,7 +104,7 @@ struct Trace {
 };
 
 /// Bytes live at the worst moment, each block rounded up to a multiple of `grain`.
-std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain = 512);
+std::uint64_t peak_live_bytes(const Trace& trace, std::uint64_t grain = kBlockGrain);
 
 /// Throws InputError where a block is freed before it is allocated, twice, or out of range, where
 /// an event names what the trace does not list, and where more memory is live than any device has.

@@ -6,6 +6,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/interner.h"
+#include "allocator/trace/snapshot_writer.h"
 
 namespace gapless {
 namespace {
@@ -40,6 +41,10 @@ class TraceBuilder {
     trace_.source = "PyTorch snapshot";
     trace_.device = device;
     trace_.site_stacks = {0};
+    if (static_cast<std::size_t>(device) < snapshot.added.size()) {
+      added_ = snapshot.added[static_cast<std::size_t>(device)];
+      if (!added_->source.empty()) trace_.source = added_->source;
+    }
   }
 
   Trace build(const std::vector<PickleValue>& entries) {
@@ -47,8 +52,14 @@ class TraceBuilder {
     for (std::size_t i = 0; i < entries.size(); ++i) add(entries[i], i);
     add_survivors();
     put_initial_first();
-    find_recorded_peak();
-    add_segments();
+    if (added_) forget_added();
+    if (added_ && added_->segments) {
+      trace_.recorded_peak_reserved_bytes = added_->recorded_peak_reserved_bytes;
+      trace_.starts_empty = added_->starts_empty;
+    } else {
+      find_recorded_peak();
+      add_segments();
+    }
     return std::move(trace_);
   }
 
@@ -70,6 +81,7 @@ class TraceBuilder {
     if (action == nullptr || !action->is_text()) fields_.fail(place, "\"action\" is missing");
     const auto kind = kind_of(action->text());
     if (!kind) return;
+    if (added_ && fields_.find(value, kAddedByGapless, place) != nullptr) return;
     TraceEvent event;
     event.kind = *kind;
     const bool about_memory = *kind != EventKind::oom && *kind != EventKind::marker;
@@ -196,6 +208,11 @@ class TraceBuilder {
         event.pool = pool_number(segment->pool, place);
         event.site = site_number(block.stack, place);
         set_live(block.address, add_initial(event, place), place);
+        if (!block.pending_free) continue;
+        event = initial_.back();
+        event.kind = EventKind::free_requested;
+        budget_.make_room(initial_, 1, place);
+        initial_.push_back(event);
       }
     }
   }
@@ -210,6 +227,16 @@ class TraceBuilder {
     if (lost_frees_ != 0) {
       trace_.warnings.push_back(std::to_string(lost_frees_) +
                                 " frees are missing; assumed at the next use of their address");
+    }
+  }
+
+  // What blocks' events were given for viewers.
+  void forget_added() {
+    for (TraceEvent& event : trace_.events) {
+      const bool is_free = event.kind == EventKind::free || event.kind == EventKind::free_requested;
+      if (!is_free && event.kind != EventKind::alloc) continue;
+      if (added_->addresses) event.address = 0;
+      if (added_->sizes_of_frees && is_free) event.bytes = 0;
     }
   }
 
@@ -264,6 +291,7 @@ class TraceBuilder {
   ReadBudget& budget_;
   const SegmentList& segments_;
   Trace trace_;
+  std::optional<Snapshot::Added> added_;  // in a file of ours
   Interner<std::uint64_t> streams_;
   Interner<std::string> pools_;
   std::unordered_map<std::uint32_t, std::uint32_t> sites_;  // by node of the stack

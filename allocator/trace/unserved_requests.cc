@@ -8,12 +8,10 @@
 namespace gapless {
 namespace {
 
-constexpr std::uint64_t kGrain = 512;
-
 // live + bytes, rounded up; a program may ask for any number of bytes.
 std::uint64_t needs(std::uint64_t live, std::uint64_t bytes) {
-  const std::uint64_t most = align_down(UINT64_MAX - live, kGrain);
-  return live + (bytes > most ? most : align_up(bytes, kGrain));
+  const std::uint64_t most = align_down(UINT64_MAX - live, kBlockGrain);
+  return live + (bytes > most ? most : align_up(bytes, kBlockGrain));
 }
 
 bool needs_less(const UnservedRequest& a, const UnservedRequest& b) {
@@ -41,7 +39,7 @@ UnservedRequests unserved_requests(const Trace& trace) {
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& event = trace.events[i];
     if (event.kind == EventKind::alloc) {
-      live += size[event.block] = align_up(event.bytes, kGrain);
+      live += size[event.block] = align_up(event.bytes, kBlockGrain);
       failed.unanswered = 0;
     } else if (event.kind == EventKind::free) {
       live -= std::exchange(size[event.block], 0);

@@ -1,12 +1,17 @@
 // Any bytes as what lies behind a compact trace's checksums (support/opened_trace.h): an error or a
-// trace within the budget of memory, which is written and read back as it was, and which every
-// allocator can replay.
+// trace within the budget of memory, which is written and read back as it was, which goes into
+// every other format, and which every allocator can replay.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "allocator/base/error.h"
 #include "allocator/trace/compact_format.h"
+#include "allocator/trace/load.h"
+#include "allocator/trace/minimalloc.h"
+#include "allocator/trace/perfetto.h"
+#include "allocator/trace/snapshot_writer.h"
+#include "allocator/trace/speedscope.h"
 #include "bench/replay/replay.h"
 #include "tests/fuzz/expect.h"
 #include "tests/support/heap_peak.h"
@@ -28,6 +33,18 @@ std::vector<Trace> read_within_budget(const std::string& file) {
   return traces;
 }
 
+void write_all(const std::vector<Trace>& traces) {
+  std::string text;
+  const WriteBytes write = [&text](std::string_view piece) { text += piece; };
+  write_perfetto(traces, write);
+  write_speedscope(traces, write);
+  for (const Trace& trace : traces) text += write_minimalloc(trace);
+  try {
+    (void)snapshot_of(write_snapshot(traces).bytes, "again");
+  } catch (const InputError&) {  // two of one device, or segments that cannot be
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -42,6 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     expect(again[i].site_stacks == traces[i].site_stacks, "stacks changed");
     expect(testing::adds_up(traces[i]), "a moment does not add up");
   }
+  write_all(traces);
   constexpr std::size_t kFew = 200;
   if (traces[0].events.size() > kFew) return 0;
   for (const char* allocator : {"gapless", "native", "expandable"}) {

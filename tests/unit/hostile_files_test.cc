@@ -14,7 +14,9 @@
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/compact_format.h"
 #include "allocator/trace/load.h"
+#include "allocator/trace/minimalloc.h"
 #include "allocator/trace/pickle.h"
+#include "allocator/trace/rmm_log.h"
 #include "bench/replay/synthetic.h"
 #include "tests/support/heap_peak.h"
 #include "tests/support/opened_trace.h"
@@ -193,6 +195,63 @@ TEST_F(HostileTrace, NumbersOutOfRangeAreErrors) {
   EXPECT_THAT(with_number("starts_empty", "1"), HasSubstr("starts_empty: expected true or false"));
 }
 
+TEST_F(HostileTrace, StacksMustBeATreeOfWhatIsListed) {
+  // The trace with stacks, of which one thing is wrong.
+  const auto with = [&](const std::string& frames, const std::string& stacks,
+                        const std::string& site_stacks) {
+    OpenedTrace changed = opened;
+    json header = json::parse(changed.header);
+    header["frames"] = json::parse(frames);
+    header["stacks"] = json::parse(stacks);
+    header["devices"][0]["site_stacks"] = json::parse(site_stacks);
+    changed.header = header.dump();
+    return error_of_trace(changed);
+  };
+  const std::string frames = R"(["", "a.py:1 f"])";
+  EXPECT_EQ(with(frames, "[0,0,0,1]", "[1]"), "");
+  EXPECT_THAT(with(frames, "[0,0,1,1]", "[1]"),
+              HasSubstr("header.stacks: a caller that comes later"));
+  EXPECT_THAT(with(frames, "[0,0,2,1,0,1]", "[1]"), HasSubstr("a caller that comes later"));
+  EXPECT_THAT(with(frames, "[0,0,0,2]", "[1]"), HasSubstr("a frame that is not listed"));
+  EXPECT_THAT(with("[]", "[0,0]", "[0]"), HasSubstr("a frame that is not listed"));
+  EXPECT_THAT(with(frames, "[0,0,0]", "[0]"), HasSubstr("header.stacks: expected pairs"));
+  EXPECT_THAT(with(frames, "[]", "[0]"), HasSubstr("expected pairs"));
+  EXPECT_THAT(with(frames, "[0,1]", "[0]"), HasSubstr("the first is no stack"));
+  EXPECT_THAT(with(frames, "[0,0,-1,1]", "[0]"), HasSubstr("expected whole numbers"));
+  EXPECT_THAT(with(frames, "[0,0,0,1.5]", "[0]"), HasSubstr("expected whole numbers"));
+  EXPECT_THAT(with(frames, "{}", "[0]"), HasSubstr("header.stacks: expected a list"));
+  EXPECT_THAT(with("[1]", "[0,0]", "[0]"), HasSubstr("header.frames: expected texts"));
+  EXPECT_THAT(with(frames, "[0,0,0,1]", "[2]"),
+              HasSubstr("site_stacks: a stack that is not listed"));
+  EXPECT_THAT(with(frames, "[0,0,0,1]", "[4294967296]"), HasSubstr("site_stacks"));
+  EXPECT_THAT(with(frames, "[0,0,0,1]", "[0,1]"), HasSubstr("not as many as there are call sites"));
+  EXPECT_THAT(with(frames, "[0,0,0,1]", "[]"), HasSubstr("not as many as there are call sites"));
+  EXPECT_THAT(with_number("site_stacks", "[0]"), HasSubstr("the header lists no stacks"));
+  EXPECT_THAT(with(frames, "[0,0" + repeated(",0,1", 2000000) + "]", "[0]"),
+              HasSubstr("out of proportion"));
+}
+
+TEST_F(HostileTrace, SegmentsMustBeWhatADeviceCanHave) {
+  EXPECT_EQ(with_number("segments", R"([[512,1024,0,0,1,"small"]])"), "");
+  for (const char* shape : {R"([[512,1024,0,0,1]])", R"([[512,1024,0,0,1,"small",0]])",
+                            R"([[512,1024,0,0,1,2]])", "[{}]", "[5]"}) {
+    EXPECT_THAT(with_number("segments", shape), HasSubstr("segments: expected lists of six"));
+  }
+  for (const char* number :
+       {R"([[-512,1024,0,0,1,""]])", R"([[512,-1,0,0,1,""]])",
+        R"([[512,1125899906842625,0,0,1,""]])", R"([[0,1,65536,0,1,""]])", R"([[0,1,0,256,1,""]])",
+        R"([[0,1,0,0,2,""]])", R"([[0.5,1,0,0,1,""]])", R"([["0",1,0,0,1,""]])"}) {
+    EXPECT_THAT(with_number("segments", number), HasSubstr("a number that is out of range"));
+  }
+  EXPECT_THAT(with_number("segments", R"([[0,1,1,0,1,""]])"),
+              HasSubstr("segments: a stream or pool"));
+  EXPECT_THAT(with_number("segments", R"([[0,1,0,1,1,""]])"),
+              HasSubstr("segments: a stream or pool"));
+  EXPECT_THAT(with_number("segments", R"([[0,1125899906842624,0,0,1,""],[0,1,0,0,1,""]])"),
+              HasSubstr("more than 1 PiB in all"));
+  EXPECT_THAT(with_number("segments", "5"), HasSubstr("segments: expected a list"));
+}
+
 TEST_F(HostileTrace, TheIndexMustAgreeWithTheFile) {
   const auto with = [&](std::string_view from, std::string_view to) {
     OpenedTrace changed = opened;
@@ -303,16 +362,16 @@ TEST(HostileSnapshot, ALongNameInEverySiteIsAnError) {
   EXPECT_THAT(error, HasSubstr("out of proportion"));
 }
 
-TEST(HostileSnapshot, OneLongSiteOfManyEventsIsReadOnce) {
+TEST(HostileSnapshot, OneLongSiteOverAndOverIsReadOnce) {
   PickleWriter frame;  // the same dict each time
   frame.dict().op(0x94).mark().text("filename");
   frame.op('X').number(1 << 20, 4).raw(std::string(1 << 20, 'a')).set_items().op('0');
   PickleWriter event;
   event.dict().op(0x94).mark().text("action").text("alloc").text("addr").integer(512);
   event.text("size").integer(512).text("frames").list().op('h').number(0, 1).append().set_items();
-  const std::string error = error_of_snapshot(
-      of_events(part(frame) + part(event) + repeated(std::string("h\x01", 2), 500000)));
-  EXPECT_EQ(error, "");
+  EXPECT_EQ(error_of_snapshot(
+                of_events(part(frame) + part(event) + repeated(std::string("h\x01", 2), 500000))),
+            "");
 }
 
 // Segments that are one segment, with a list of blocks that are one block.
@@ -432,6 +491,37 @@ TEST(HostileDump, ValuesOfAnyKindStayWithinTheBudget) {
   }
   (void)error_of_dump(dump_of("", repeated(block_of("1") + ",", 100000 / kSlower) + block_of("1")));
   (void)error_of_dump(dump_of(repeated(block_of("1") + ",", 100000 / kSlower) + block_of("1"), ""));
+}
+
+// --- CSV -----------------------------------------------------------------------------------------
+
+TEST(HostileCsv, AnyLinesStayWithinTheBudget) {
+  const auto error_of = [](const std::string& text) {
+    return error_within_budget(
+        text, [](const std::string& file) { (void)analyze(state_of(traces_of(file, "bad.csv"))); });
+  };
+  const std::string log = "Thread,Time,Action,Pointer,Size,Stream\n";
+  std::string allocations = log;
+  std::string frees = log;
+  std::string streams = log;
+  std::string buffers = "id,lower,upper,size\n";
+  for (std::size_t i = 0; i < 200000 / kSlower; ++i) {
+    const std::string number = std::to_string(i);
+    allocations += ",0:0:0,allocate," + number + ",1,0\n";
+    frees += ",0:0:0,free," + number + ",1,0\n";
+    streams += ",0:0:0,allocate failure,,1," + number + "\n";
+    buffers += number + ",0,1,1\n";
+  }
+  EXPECT_EQ(error_of(allocations), "");
+  EXPECT_EQ(error_of(frees), "");
+  EXPECT_EQ(error_of(buffers), "");
+  EXPECT_THAT(error_of(streams), HasSubstr("more than 65536 streams"));
+  EXPECT_THAT(error_of(log + std::string(1000000, ',')), HasSubstr("65 fields; 6 are expected"));
+  EXPECT_THAT(error_of(log + std::string(1000000, '\n')), HasSubstr("holds no events"));
+  EXPECT_THAT(error_of(log + ",0:0:0,allocate,1,1125899906842624,0\n,0:0:0,allocate,2,1,0\n"),
+              HasSubstr("more than 1 PiB is live at once"));
+  EXPECT_THAT(error_of("id,lower,upper,size\n" + std::string(1000000, 'x')),
+              HasSubstr("line 2: the file is cut off: 1 fields; 4 are expected"));
 }
 
 // --- real files ----------------------------------------------------------------------------------

@@ -53,6 +53,10 @@ class Writer {
     if (!report_.cures.empty()) cures();
     kinds();
     groups();
+    if (report_.has_events && !report_.reserved_known) {
+      biggest();
+      return std::move(text_);
+    }
     lost();
     pools();
     segments();

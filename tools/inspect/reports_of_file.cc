@@ -31,7 +31,7 @@ CLI::Validator moment_check() {
 }
 
 std::vector<MomentReport> reports_of_file(const std::string& path, const MomentOptions& options) {
-  Recording recording = load_recording(path);
+  Recording recording = open_recording(path);
   const bool several = recording.traces.size() > 1;
   std::vector<MomentReport> reports;
   for (Trace& trace : recording.traces) {
