@@ -1,0 +1,318 @@
+// Blocks over time: each from its allocation to its free.
+//
+//   stacked      +-----------+         each column of pixels is the stack of what was live at its
+//                |   c   +---+---+     fullest moment, long-lived blocks at the bottom
+//                +---+---+   d   |
+//                | a |   b       |
+//                +---+-----------+
+//   by address   the same blocks where they lay; what is between them was free
+//
+// Thousands of blocks are lower than a pixel: they are drawn as one band of their summed height.
+
+class Blocks extends TimeChart {
+  constructor(pane) {
+    super(pane, {title: 'Blocks', name: 'blocks',
+      help: 'Every block from its allocation to its free. Hover one to see what it is, click to keep it.'});
+    this.mode = 'stacked';
+    this.up = null;  // [from, to] in bytes; null: all
+    const choose = (mode) => () => {
+      this.mode = mode;
+      this.up = null;
+      this.app.redraw();
+    };
+    this.buttons = {
+      stacked: element('button', {text: 'stacked', title: 'Long-lived blocks at the bottom; the height is what was allocated', onclick: choose('stacked')}),
+      address: element('button', {text: 'by address', title: 'Where the blocks lay; gaps are free', onclick: choose('address')}),
+    };
+    this.note = element('span', {class: 'note'});
+    this.tools.append(this.note, element('span', {class: 'switch'}, this.buttons.stacked, this.buttons.address));
+    this.orderBlocks();
+    this.drawn = 0;
+  }
+
+  // By lifetime, the longest first, in classes of a factor of four; in the order of allocation within.
+  orderBlocks() {
+    const {blocks, allocAt, freedAt, first, count} = this.pane.trace;
+    const classOf = new Uint8Array(blocks);
+    const span = Math.max(1, count - first);
+    const sizes = new Uint32Array(16);
+    const bounds = Array.from({length: 15}, (_, i) => span / 4 ** (i + 1) * 3);
+    for (let b = 0; b < blocks; ++b) {
+      const life = freedAt[b] - Math.max(allocAt[b], first);
+      let order = 0;
+      while (order < 15 && life < bounds[order]) ++order;
+      classOf[b] = order;
+      ++sizes[order];
+    }
+    this.starts = new Uint32Array(17);
+    for (let i = 0; i < 16; ++i) this.starts[i + 1] = this.starts[i] + sizes[i];
+    const next = this.starts.slice();
+    this.order = new Uint32Array(blocks);
+    for (let b = 0; b < blocks; ++b) this.order[next[classOf[b]]++] = b;
+    this.longest = [Infinity, ...bounds];
+  }
+
+  get range() {
+    if (this.up) return this.up;
+    return [0, this.mode === 'stacked' ? this.app.mostAllocated * 1.05 || 1 : Math.max(this.pane.axis.total, 1)];
+  }
+
+  zoomedUp(factor, y) {
+    const [from, to] = this.range;
+    const whole = this.mode === 'stacked' ? this.app.mostAllocated * 1.05 : this.pane.axis.total;
+    const share = Math.min(1, Math.max(0, (this.height - this.margin.bottom - y) / this.plotHeight));
+    const span = Math.max(GRAIN_BYTES * 4, Math.min(whole, (to - from) * factor));
+    this.lift(from + (to - from) * share - span * share, span, whole);
+  }
+
+  lift(from, span, whole) {
+    const begin = Math.min(Math.max(0, from), whole - span);
+    this.up = span >= whole ? null : [begin, begin + span];
+    this.app.redraw();
+  }
+
+  panned(event) {
+    const moved = event.sourceEvent.movementY;
+    if (!this.up || !moved || event.sourceEvent.type === 'wheel') return;
+    const [from, to] = this.up;
+    const whole = this.mode === 'stacked' ? this.app.mostAllocated * 1.05 : this.pane.axis.total;
+    this.lift(from + moved / this.plotHeight * (to - from), to - from, whole);
+  }
+
+  draw() {
+    const context = this.begin();
+    this.showEmpty(this.mode === 'address' && !this.pane.trace.hasAddresses
+      ? 'This trace holds no addresses. "stacked" shows its blocks.' : '');
+    for (const [mode, button] of Object.entries(this.buttons)) button.setAttribute('aria-pressed', String(mode === this.mode));
+    const [from, to] = this.range;
+    const yOf = (bytes) => this.height - this.margin.bottom - (bytes - from) / (to - from) * this.plotHeight;
+    const raster = this.rasterFor(this.plotWidth, this.plotHeight);
+    const background = pixelOf(themeColour('panel'));
+    raster.clear(background);
+    this.labels = [];
+    this.drawn = 0;
+    if (this.mode === 'stacked') this.stack(raster, from, to);
+    else if (this.pane.trace.hasAddresses) this.place(raster, from, to, background);
+    context.putImageData(raster.image, Math.round(this.margin.left * this.scale), Math.round(this.margin.top * this.scale));
+    this.byteAxis(from, to, yOf);
+    this.timeAxis();
+    this.drawLabels();
+    this.note.textContent = raster.merged === 0 ? `${countText(this.drawn)} blocks in view`
+      : `${countText(this.drawn)} blocks drawn, ${countText(raster.merged)} smaller than a pixel as grey sums`;
+  }
+
+  stack(raster, from, to) {
+    const {trace, colours} = this.pane;
+    const {allocAt, freedAt, bytes, count} = trace;
+    const width = raster.width;
+    const height = raster.height;
+    const columns = this.columns(width);
+    const sample = new Int32Array(width);
+    let begin = width, end = 0;
+    for (let c = 0; c < width; ++c) {
+      if (columns.from[c] < 0) continue;
+      sample[c] = this.pane.pyramids.allocated.peakOf(columns.from[c], columns.until[c]);
+      begin = Math.min(begin, c);
+      end = c + 1;
+    }
+    if (begin >= end) return;
+    const first = sample[begin], last = sample[end - 1];
+    const [x0, x1] = this.app.view;
+    const perValue = width / (x1 - x0);
+    const values = this.pane.values;  // null where a moment's value is its number
+    const shift = this.pane.valueShift;
+    const columnFrom = (moment) => {  // the first one that shows this moment or a later one
+      if (moment > last) return end;
+      const value = values ? values[moment] - shift : moment - shift;
+      let c = Math.min(end - 1, Math.max(begin, Math.floor((value - x0) * perValue)));
+      while (c < end && sample[c] < moment) ++c;
+      while (c > begin && sample[c - 1] >= moment) --c;
+      return c;
+    };
+    const base = new Float64Array(width);
+    const change = new Float64Array(width + 1);
+    const perByte = height / (to - from);
+    const quiet = pixelOf(themeColour('merged'));
+    const shade = pixelOf(themeColour('panel'));
+    const large = [];
+    for (let order = 0; order < 16; ++order) {
+      large.length = 0;
+      let small = 0;
+      const stop = this.starts[order + 1];
+      for (let i = this.firstAlive(order, first); i < stop; ++i) {
+        const block = this.order[i];
+        if (allocAt[block] > last) break;
+        if (freedAt[block] <= first) continue;
+        const c0 = allocAt[block] <= first ? begin : columnFrom(allocAt[block]);
+        const c1 = freedAt[block] >= count ? end : columnFrom(freedAt[block]);
+        if (c1 <= c0) continue;
+        const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
+        if (rounded * perByte >= 0.7) {
+          large.push(block, c0, c1, rounded);
+        } else {
+          change[c0] += rounded;
+          change[c1] -= rounded;
+          ++small;
+        }
+      }
+      for (let i = 0; i < large.length; i += 4) {
+        const [block, c0, c1, size] = [large[i], large[i + 1], large[i + 2], large[i + 3]];
+        const pixel = colours.pixelOf(block);
+        const edge = mixedPixel(pixel, shade, 0.55);
+        let run = c0;
+        for (let c = c0; c < c1; ++c) {
+          const bottom = base[c];
+          base[c] = bottom + size;
+          if (c + 1 < c1 && base[c + 1] === bottom) continue;
+          this.bar(raster, run, c + 1, (bottom - from) * perByte, (bottom + size - from) * perByte, pixel, edge, block,
+            run === c0, c + 1 === c1);
+          run = c + 1;
+        }
+        ++this.drawn;
+      }
+      if (small === 0) continue;
+      raster.merged += small;
+      let sum = 0;
+      for (let c = begin; c < end; ++c) {
+        sum += change[c];
+        if (sum < GRAIN_BYTES) continue;
+        const bottom = (base[c] - from) * perByte;
+        base[c] += sum;
+        this.bar(raster, c, c + 1, bottom, (base[c] - from) * perByte, quiet, quiet, MERGED, false, false);
+      }
+      change.fill(0);
+    }
+  }
+
+  // Of a class, the first block that may still be live at a moment: none lives longer than the class.
+  firstAlive(order, moment) {
+    let least = this.starts[order];
+    let most = this.starts[order + 1];
+    const earliest = moment - this.longest[order];
+    while (least < most) {
+      const middle = (least + most) >> 1;
+      if (this.pane.trace.allocAt[this.order[middle]] < earliest) least = middle + 1;
+      else most = middle;
+    }
+    return least;
+  }
+
+  // One run of a stacked block; heights are pixels from the ground.
+  bar(raster, left, right, low, high, pixel, edge, block, begins, ends) {
+    const height = raster.height;
+    const top = Math.max(0, Math.round(height - high));
+    const bottom = Math.min(height, Math.round(height - low));
+    if (bottom <= top) return;
+    raster.fill(left, top, right, bottom, pixel, block);
+    if (bottom - top > 3) raster.pixels.fill(edge, top * raster.width + left, top * raster.width + right);
+    if (bottom - top > 2 && right - left > 3) {
+      for (let y = top; y < bottom; ++y) {
+        if (ends) raster.pixels[y * raster.width + right - 1] = edge;
+        if (begins) raster.pixels[y * raster.width + left] = edge;
+      }
+    }
+    if (block >= 0) this.noteLabel(block, left, top, right, bottom);
+  }
+
+  noteLabel(block, left, top, right, bottom) {
+    const wide = (right - left) / this.scale;
+    const high = (bottom - top) / this.scale;
+    if (wide < 64 || high < 14 || this.labels.length > 4000) return;
+    this.labels.push({block, left: left / this.scale, top: top / this.scale, wide, high});
+  }
+
+  place(raster, from, to, background) {
+    const {trace, colours, places} = this.pane;
+    const {allocAt, freedAt, bytes, count} = trace;
+    const {width, height} = raster;
+    const [x0, x1] = this.app.view;
+    const perValue = width / (x1 - x0);
+    const perByte = height / (to - from);
+    const values = this.pane.values;
+    const shift = this.pane.valueShift;
+    const first = this.pane.momentAt(x0);
+    const until = trace.blocksUntil(this.pane.momentAt(x1));
+    const end = (this.pane.endValue - x0) * perValue;
+    const shade = pixelOf(themeColour('panel'));
+    for (let b = 0; b < until; ++b) {
+      const freed = freedAt[b];
+      if (freed <= first || places[b] < 0) continue;
+      const rounded = Math.ceil(bytes[b] / GRAIN_BYTES) * GRAIN_BYTES;
+      const bottom = height - (places[b] - from) * perByte;
+      const top = bottom - rounded * perByte;
+      if (bottom < 0 || top > height) continue;
+      const a = allocAt[b];
+      const left = ((values ? values[a] : a) - shift - x0) * perValue;
+      const right = freed >= count ? end : ((values ? values[freed] : freed) - shift - x0) * perValue;
+      if (right - left < 1 || bottom - top < 0.7) {
+        if (right > 0 && left < width) {
+          raster.sum(Math.max(0, left), Math.max(0, top), Math.min(width, Math.max(right, left + 0.01)), Math.min(height, bottom));
+        }
+        continue;
+      }
+      const pixel = colours.pixelOf(b);
+      raster.box(left, top, right, bottom, pixel, mixedPixel(pixel, shade, 0.55), b);
+      ++this.drawn;
+      this.noteLabel(b, Math.max(0, left), Math.max(0, top), Math.min(width, right), Math.min(height, bottom));
+    }
+    raster.showMerged(background, pixelOf(themeColour('merged')));
+  }
+
+  drawLabels() {
+    const context = this.context;
+    this.labels.sort((a, b) => b.wide * b.high - a.wide * a.high);
+    const seen = new Set();
+    context.textAlign = 'left';
+    context.font = '11px system-ui, "DejaVu Sans", sans-serif';
+    for (const {block, left, top, wide, high} of this.labels) {
+      if (seen.size >= 120) break;
+      if (seen.has(block)) continue;
+      seen.add(block);
+      const site = this.pane.trace.sites[this.pane.trace.site[block]];
+      const text = fittingText(context, bytesText(this.pane.trace.bytes[block]) + (site ? `  ${site}` : ''), wide - 10);
+      if (text === '' || text === '…') continue;
+      context.fillStyle = this.pane.colours.inkOf(block);
+      context.fillText(text, this.margin.left + left + 6, this.margin.top + top + Math.min(high / 2, 10) + 0.5);
+    }
+    context.font = FONT;
+  }
+
+  blockAt(x, y) {
+    if (!this.raster || !this.inPlot(x, y)) return NOTHING;
+    return this.raster.ownerAt((x - this.margin.left) * this.scale, (y - this.margin.top) * this.scale);
+  }
+
+  hovered(x, y, event) {
+    super.hovered(x, y, event);
+    this.app.tipOfBlock(this.pane, this.blockAt(x, y), event);
+  }
+
+  clicked(x, y, event) {
+    super.clicked(x, y, event);
+    this.app.selectBlock(this.pane, this.blockAt(x, y));
+  }
+
+  drawOver() {
+    const context = this.beginOver();
+    this.crosshair(context);
+    const {picked} = this.pane;
+    if (picked === null || !this.raster) return;
+    // The outline of the chosen block, from the pixels that show it.
+    const {owner, width, height} = this.raster;
+    context.fillStyle = themeColour('strong');
+    const size = 1 / this.scale;
+    const left = Math.max(0, Math.floor((this.xOf(this.pane.valueOf(this.pane.trace.allocAt[picked])) - this.margin.left) * this.scale) - 2);
+    const free = this.pane.trace.freedAt[picked];
+    const end = free >= this.pane.trace.count ? this.pane.endValue : this.pane.valueOf(free);
+    const right = Math.min(width, Math.ceil((this.xOf(end) - this.margin.left) * this.scale) + 2);
+    for (let x = left; x < right; ++x) {
+      for (let y = 0; y < height; ++y) {
+        const at = y * width + x;
+        if (owner[at] !== picked) continue;
+        if (y > 0 && y < height - 1 && x > 0 && x < width - 1 && owner[at - 1] === picked && owner[at + 1] === picked &&
+            owner[at - width] === picked && owner[at + width] === picked) continue;
+        context.fillRect(this.margin.left + x * size, this.margin.top + y * size, Math.max(1, size), Math.max(1, size));
+      }
+    }
+  }
+}
