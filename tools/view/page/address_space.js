@@ -77,7 +77,7 @@ class AddressSpace extends Chart {
       return;
     }
     const block = this.blockAt(x, y);
-    if (block >= 0 || block === MERGED) this.app.tipOfBlock(this.pane, block, event);
+    if (block !== NOTHING) this.app.tipOfBlock(this.pane, block, event);
     else this.app.showTip(this.placeLines(this.placeAt(x, y)), event);
   }
 
@@ -219,7 +219,7 @@ class AddressSpace extends Chart {
       seen.add(block);
       const site = this.pane.trace.sites[this.pane.trace.site[block]];
       const wide = (right - left) / this.scale - 10;
-      const text = fittingText(context, bytesText(this.pane.trace.bytes[block]) + (site ? `  ${site}` : ''), wide);
+      const text = fittingText(context, bytesText(this.pane.trace.bytes[block]) + (site ? `  ${shortSite(site)}` : ''), wide);
       context.fillStyle = this.pane.colours.inkOf(block);
       context.fillText(text, this.margin.left + left / this.scale + 5,
         this.margin.top + row * (ROW_PIXELS + ROW_GAP) + ROW_PIXELS / 2 + 0.5);

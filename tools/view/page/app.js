@@ -1,6 +1,10 @@
 // The page: which traces are shown, of which stretch and moment, and what keys and links do.
 
+const plainBytes = (bytes) => `${bytes / KIB ** unitOf(bytes)} ${UNITS[unitOf(bytes)]}`;
+
 // How blocks are coloured: by call site, size, lifetime or stream.
+const SIZE_CLASSES = [0, 4 * KIB, 32 * KIB, 256 * KIB, KIB ** 2, 4 * KIB ** 2, 16 * KIB ** 2, 64 * KIB ** 2, 256 * KIB ** 2, KIB ** 3];
+
 class Colours {
   constructor(pane) {
     this.pane = pane;
@@ -23,10 +27,14 @@ class Colours {
       this.keyOf = (block) => trace.stream[block] % series.length;
     } else {
       const dark = themeName() === 'dark';
-      colours = Array.from({length: 10}, (_, i) => d3.interpolateCividis((dark ? 0.22 : 0.05) + (dark ? 0.078 : 0.085) * i));
+      colours = Array.from({length: 10}, (_, i) => d3.interpolatePlasma((dark ? 0.16 : 0.02) + (dark ? 0.093 : 0.096) * i));
       const span = Math.log2(Math.max(2, trace.count - trace.first));
       this.keyOf = mode === 'size'
-        ? (block) => Math.min(9, Math.max(0, Math.floor((Math.log2(trace.bytes[block] + 1) - 9) / 2.2)))
+        ? (block) => {
+          let key = 0;
+          while (key < 9 && trace.bytes[block] >= SIZE_CLASSES[key + 1]) ++key;
+          return key;
+        }
         : (block) => Math.min(9, Math.floor(Math.log2(Math.max(1, trace.freedAt[block] - Math.max(trace.first, trace.allocAt[block]))) / span * 9.99));
     }
     this.colours = colours;
@@ -49,6 +57,8 @@ class Colours {
     const last = SERIES.dark.length - 1;
     const place = new Map(names.map((name, index) => [name, Math.min(index, last)]));
     this.rank = Uint8Array.from(trace.sites, (site) => place.get(site) ?? last);
+    const all = [...weight.values()].reduce((sum, value) => sum + value, 0);
+    this.namedShare = 1 - (weight.get('') ?? 0) / Math.max(1, all);
     this.topSites = names.slice(0, last);
     this.otherSites = names.length - this.topSites.length;
   }
@@ -75,9 +85,9 @@ class Colours {
     }
     if (this.mode === 'size') {
       return this.colours.map((colour, index) => [colour,
-        index === 0 ? `up to ${bytesText(2 ** 11.2)}` : `from ${bytesText(2 ** (9 + 2.2 * index))}`]);
+        index === 0 ? `< ${plainBytes(SIZE_CLASSES[1])}` : `${index === 9 ? '≥ ' : ''}${plainBytes(SIZE_CLASSES[index])}${index < 9 ? ' +' : ''}`]);
     }
-    return this.colours.map((colour, index) => [colour, index === 0 ? 'lives shortest' : index === 9 ? 'lives longest' : '']);
+    return this.colours.map((colour, index) => [colour, index === 0 ? 'shortest life' : index === 9 ? 'longest life' : '']);
   }
 }
 
@@ -212,7 +222,7 @@ class Pane {
     this.legend.replaceChildren(...this.colours.legend().map(([colour, text]) => {
       const swatch = element('i');
       swatch.style.background = colour;
-      const entry = element('span', {title: text}, swatch, text);
+      const entry = element('span', {title: text}, swatch, shortSite(text));
       if (this.colours.mode === 'site') {
         entry.className = 'choice';
         entry.addEventListener('click', () => this.app.search(text));
@@ -268,6 +278,7 @@ class App {
     };
     this.colourChoice = element('select', {'aria-label': 'Colour of blocks', onchange: () => {
       this.colouring = this.colourChoice.value;
+      this.colouringChosen = true;
       this.recolour();
     }}, ...[['site', 'colour: call site'], ['size', 'colour: size'], ['lifetime', 'colour: lifetime'], ['stream', 'colour: stream']]
       .map(([value, text]) => element('option', {value, text})));
@@ -309,7 +320,7 @@ class App {
     if (this.axis === 'time' && !this.timed) this.axis = 'events';
     this.colourChoice.querySelector('[value=site]').disabled = !traces.some((trace) => trace.hasSites);
     this.colourChoice.querySelector('[value=stream]').disabled = !traces.some((trace) => trace.about.streams.length > 1);
-    if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';
+    this.chooseColouring();
     this.filter.offerStreams(traces);
     this.mostBytes = Math.max(...traces.map((trace) =>
       Math.max(trace.peak.allocated.bytes, trace.hasReserved ? trace.peak.reserved.bytes : 0)));
@@ -319,6 +330,14 @@ class App {
     this.showAll();
     this.filterChanged();
     this.recolour();
+  }
+
+  // By call site where most of the memory has one; what somebody chose stays.
+  chooseColouring() {
+    const named = this.panes.some(({trace, colours}) => trace.hasSites && (colours.rankSites(), colours.namedShare > 0.5));
+    if (!this.colouringChosen) this.colouring = named ? 'site' : 'size';
+    this.colourChoice.value = this.colouring;
+    if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';
   }
 
   get timed() {
@@ -509,13 +528,15 @@ class App {
     this.setTheme(themeName() === 'dark' ? 'light' : 'dark');
   }
 
-  tipOfBlock(pane, block, event) {
+  tipOfBlock(pane, block, event, chartHasBands = false) {
     if (block >= 0) {
       const facts = Details.facts(pane, block);
       const own = pane.trace.framesOf(pane.trace.site[block]).filter(({kind}) => kind === 0).slice(1, 4);
       this.showTip([...facts, ...own.map(({text}) => ['called from', text])], event);
-    } else if (block === MERGED) {
-      this.showTip([['many blocks', 'each smaller than a pixel; zoom in to see them']], event);
+    } else if (block <= MERGED) {
+      const of = pane.colours.legend()[MERGED - block];
+      this.showTip([['many blocks', 'each smaller than a pixel; zoom in to see them'],
+        ...(of && of[1] && chartHasBands ? [[pane.colours.mode, of[1]]] : [])], event);
     } else {
       this.hideTip();
     }

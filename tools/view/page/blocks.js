@@ -7,7 +7,8 @@
 //                +---+-----------+
 //   by address   the same blocks where they lay; what is between them was free
 //
-// Thousands of blocks are lower than a pixel: they are drawn as one band of their summed height.
+// Thousands of blocks are lower than a pixel: those of one colour and about one lifetime are drawn as a
+// striped band of their summed height.
 
 class Blocks extends TimeChart {
   constructor(pane) {
@@ -98,7 +99,7 @@ class Blocks extends TimeChart {
     this.timeAxis();
     this.drawLabels();
     this.note.textContent = raster.merged === 0 ? `${countText(this.drawn)} blocks in view`
-      : `${countText(this.drawn)} blocks drawn, ${countText(raster.merged)} smaller than a pixel as grey sums`;
+      : `${countText(this.drawn)} blocks drawn, ${countText(raster.merged)} smaller than a pixel as striped sums`;
   }
 
   stack(raster, from, to) {
@@ -130,14 +131,13 @@ class Blocks extends TimeChart {
       return c;
     };
     const base = new Float64Array(width);
-    const change = new Float64Array(width + 1);
+    const changes = colours.pixels.map(() => new Float64Array(width + 1));
+    const changed = new Uint32Array(changes.length);
     const perByte = height / (to - from);
-    const quiet = pixelOf(themeColour('merged'));
     const shade = pixelOf(themeColour('panel'));
     const large = [];
     for (let order = 0; order < 16; ++order) {
       large.length = 0;
-      let small = 0;
       const stop = this.starts[order + 1];
       for (let i = this.firstAlive(order, first); i < stop; ++i) {
         const block = this.order[i];
@@ -150,9 +150,10 @@ class Blocks extends TimeChart {
         if (rounded * perByte >= 0.7) {
           large.push(block, c0, c1, rounded);
         } else {
-          change[c0] += rounded;
-          change[c1] -= rounded;
-          ++small;
+          const key = colours.keyOf(block);
+          changes[key][c0] += rounded;
+          changes[key][c1] -= rounded;
+          ++changed[key];
         }
       }
       for (let i = 0; i < large.length; i += 4) {
@@ -170,17 +171,33 @@ class Blocks extends TimeChart {
         }
         ++this.drawn;
       }
-      if (small === 0) continue;
-      raster.merged += small;
-      let sum = 0;
-      for (let c = begin; c < end; ++c) {
-        sum += change[c];
-        if (sum < GRAIN_BYTES) continue;
-        const bottom = (base[c] - from) * perByte;
-        base[c] += sum;
-        this.bar(raster, c, c + 1, bottom, (base[c] - from) * perByte, quiet, quiet, MERGED, false, false);
+      for (let key = 0; key < changes.length; ++key) {
+        if (changed[key] === 0) continue;
+        raster.merged += changed[key];
+        changed[key] = 0;
+        this.band(raster, changes[key], base, begin, end, from, perByte, key);
+        changes[key].fill(0);
       }
-      change.fill(0);
+    }
+  }
+
+  // The summed height of many small blocks of one colour, on top of what stands there.
+  band(raster, change, base, begin, end, from, perByte, key) {
+    const {colours, filter} = this.pane;
+    const pixel = (filter ? colours.dimmed : colours.pixels)[key];
+    const stripe = mixedPixel(pixel, pixelOf(themeColour('panel')), 0.28);
+    const {width, height} = raster;
+    let sum = 0;
+    for (let c = begin; c < end; ++c) {
+      sum += change[c];
+      if (sum < GRAIN_BYTES) continue;
+      const top = Math.max(0, Math.round(height - (base[c] + sum - from) * perByte));
+      const bottom = Math.min(height, Math.round(height - (base[c] - from) * perByte));
+      base[c] += sum;
+      for (let y = top; y < bottom; ++y) {
+        raster.pixels[y * width + c] = (c + y) % 6 < 2 ? stripe : pixel;
+        raster.owner[y * width + c] = MERGED - key;
+      }
     }
   }
 
@@ -204,7 +221,7 @@ class Blocks extends TimeChart {
     const bottom = Math.min(height, Math.round(height - low));
     if (bottom <= top) return;
     raster.fill(left, top, right, bottom, pixel, block);
-    if (bottom - top > 3) raster.pixels.fill(edge, top * raster.width + left, top * raster.width + right);
+    if (bottom - top > 2) raster.pixels.fill(edge, top * raster.width + left, top * raster.width + right);
     if (bottom - top > 2 && right - left > 3) {
       for (let y = top; y < bottom; ++y) {
         if (ends) raster.pixels[y * raster.width + right - 1] = edge;
@@ -269,7 +286,7 @@ class Blocks extends TimeChart {
       if (seen.has(block)) continue;
       seen.add(block);
       const site = this.pane.trace.sites[this.pane.trace.site[block]];
-      const text = fittingText(context, bytesText(this.pane.trace.bytes[block]) + (site ? `  ${site}` : ''), wide - 10);
+      const text = fittingText(context, bytesText(this.pane.trace.bytes[block]) + (site ? `  ${shortSite(site)}` : ''), wide - 10);
       if (text === '' || text === '…') continue;
       context.fillStyle = this.pane.colours.inkOf(block);
       context.fillText(text, this.margin.left + left + 6, this.margin.top + top + Math.min(high / 2, 10) + 0.5);
@@ -284,7 +301,7 @@ class Blocks extends TimeChart {
 
   hovered(x, y, event) {
     super.hovered(x, y, event);
-    this.app.tipOfBlock(this.pane, this.blockAt(x, y), event);
+    this.app.tipOfBlock(this.pane, this.blockAt(x, y), event, this.mode === 'stacked');
   }
 
   clicked(x, y, event) {

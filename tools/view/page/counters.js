@@ -67,17 +67,19 @@ class Pyramid {
   peakOf(from, until) {
     this.range(from, until);
     const high = this.high;
+    // Over whole nodes that do not hold it, as large as they come, then down in the one that does.
     let at = from;
     let level = 0;
     for (;;) {
       while (level + 1 < this.most.length && at % FAN ** (level + 1) === 0 && at + FAN ** (level + 1) <= until) ++level;
-      if (this.most[level][at / FAN ** level] >= high) {
-        if (level === 0) return at;
-        --level;
-        continue;
-      }
+      while (level > 0 && at + FAN ** level > until) --level;
+      if (this.most[level][at / FAN ** level] >= high) break;
       at += FAN ** level;
-      while (level > 0 && (at % FAN ** level !== 0 || at + FAN ** level > until)) --level;
     }
+    while (level > 0) {
+      --level;
+      while (this.most[level][at / FAN ** level] < high) at += FAN ** level;
+    }
+    return at;
   }
 }

@@ -21,7 +21,7 @@ class Flame extends Chart {
     };
     this.buttons = {
       time: element('button', {text: 'bytes × lifetime', onclick: again(() => { this.weight = 'time'; })}),
-      live: element('button', {text: 'live at the moment', onclick: again(() => { this.weight = 'live'; })}),
+      live: element('button', {text: 'live now', title: 'At the moment under the pointer, or else the selected one', onclick: again(() => { this.weight = 'live'; })}),
     };
     this.frames = element('button', {text: 'all frames', title: 'Also those of the interpreter, of C++ and the allocator',
       onclick: again(() => { this.everyFrame = !this.everyFrame; })});
@@ -74,7 +74,7 @@ class Flame extends Chart {
       tree.nodeOf = [];
       for (let size = 0; size < 52; ++size) {
         const text = size === 0 ? 'below 1 KiB' : `${bytesText(2 ** (size + 9))} to ${bytesText(2 ** (size + 10))}`;
-        tree.nodeOf.push(child(0, text, 0));
+        tree.nodeOf.push(child(0, text, 1));
       }
       this.groupOf = (block) => Math.max(0, Math.floor(Math.log2(Math.max(1, trace.bytes[block]))) - 9);
     }
@@ -119,8 +119,7 @@ class Flame extends Chart {
     this.weigh();
     this.paint();
     const {trace} = this.pane;
-    this.note.textContent = trace.hasStacks ? '' : trace.hasSites ? 'no stacks recorded: call sites' : 'no call stacks recorded: by size';
-    this.note.title = 'torch.cuda.memory._record_memory_history(stacks="all") records them.';
+    this.note.textContent = trace.hasStacks ? '' : trace.hasSites ? 'by call site' : 'by size';
   }
 
   paint() {
@@ -169,10 +168,20 @@ class Flame extends Chart {
       context.fillStyle = themeColour(own ? 'frame-ink-own' : 'frame-ink');
       context.textAlign = 'left';
       const share = percentText(tree.total[box.node], tree.total[0]);
-      const text = box.rest ? 'smaller ones' : box.node === 0 ? this.wholeText() : `${tree.text[box.node]}  ${share}`;
+      const text = box.rest ? 'smaller ones' : box.node === 0 ? this.wholeText() : `${shortSite(tree.text[box.node])}  ${share}`;
       context.fillText(fittingText(context, text, box.width - 10), box.x + 5, box.y + box.height / 2 + 0.5);
     }
     context.font = FONT;
+    this.sayWhatIsMissing();
+  }
+
+  sayWhatIsMissing() {
+    if (this.pane.trace.hasStacks || this.height < 110) return;
+    const context = this.context;
+    context.textAlign = 'center';
+    context.fillStyle = themeColour('quiet');
+    const lines = ['No call stacks are in this trace.', 'torch.cuda.memory._record_memory_history(stacks="all") records them.'];
+    lines.forEach((line, i) => context.fillText(fittingText(context, line, this.width - 20), this.width / 2, this.height / 2 + 20 + i * 18));
   }
 
   wholeText() {

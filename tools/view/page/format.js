@@ -66,6 +66,12 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// A call site without the folders that lead to it: "nn/functional.py:1700 gelu".
+function shortSite(text) {
+  const found = /^.*?([^/]*\/[^/]+:\d+ .*)$/.exec(text);
+  return found ? found[1] : text;
+}
+
 // The longest beginning of a text that fits, with an ellipsis.
 function fittingText(context, text, width) {
   if (width < 8) return '';
