@@ -218,7 +218,7 @@ PageNumbers page_numbers(const Trace& trace) {
     numbers.peak_requested_bytes = std::max(numbers.peak_requested_bytes, requested);
     if (allocated > numbers.peak_allocated_bytes) {
       numbers.peak_allocated_bytes = allocated;
-      numbers.peak_allocated_event = i;
+      numbers.peak_allocated_event = i + 1 - std::min<std::uint64_t>(i + 1, trace.initial_events);
     }
   }
   return numbers;

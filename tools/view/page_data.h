@@ -52,7 +52,8 @@ struct PageNumbers {
   std::uint64_t ooms = 0;
   std::uint64_t peak_requested_bytes = 0;
   std::uint64_t peak_allocated_bytes = 0;  // each block rounded up to 512 B
-  std::uint64_t peak_allocated_event = 0;  // the first event at which that is live
+  /// The first event at which that is live: 1 is the first recorded one, 0 what was live before.
+  std::uint64_t peak_allocated_event = 0;
   std::optional<std::uint64_t> peak_reserved_bytes;
 };
 PageNumbers page_numbers(const Trace& trace);

@@ -173,18 +173,21 @@ class AddressSpace extends Chart {
       const edge = mixedPixel(pixel, panel, 0.6);
       this.eachRow(places[block], trace.roundedBytes(block), (left, right, row) => {
         if (right - left < 1) {
-          raster.sum(left, topOf(row), right, bottomOf(row));
+          raster.sum(left, topOf(row), right, bottomOf(row), pixel);
           return;
         }
         raster.box(left, topOf(row), right, bottomOf(row), pixel, edge, block);
         if (right - left > 58 * this.scale) labels.push({block, left, right, row});
       });
     }
-    raster.showMerged(hole, pixelOf(themeColour('merged')));
+    raster.showMerged(hole);
     const border = pixelOf(themeColour('border'));
+    let last = -Infinity;  // lines nearer to each other than this would hide what is between
+    const nearest = this.rowBytes / raster.width * 4 * this.scale;
     for (const {from} of this.history.known ? segments : []) {
       const place = axis.placeOf(from);
-      if (place < 0) continue;
+      if (place < 0 || place - last < nearest) continue;
+      last = place;
       this.eachRow(place, 1, (left, right, row) => {
         const x = Math.min(raster.width - 1, Math.floor(left));
         for (let y = topOf(row); y < bottomOf(row); ++y) raster.pixels[y * raster.width + x] = border;

@@ -27,7 +27,7 @@ class Colours {
       this.keyOf = (block) => trace.stream[block] % series.length;
     } else {
       const dark = themeName() === 'dark';
-      colours = Array.from({length: 10}, (_, i) => d3.interpolatePlasma((dark ? 0.16 : 0.02) + (dark ? 0.093 : 0.096) * i));
+      colours = Array.from({length: 10}, (_, i) => d3.interpolatePlasma((dark ? 0.16 : 0.02) + (dark ? 0.083 : 0.092) * i));
       const span = Math.log2(Math.max(2, trace.count - trace.first));
       this.keyOf = mode === 'size'
         ? (block) => {
@@ -621,7 +621,7 @@ class App {
       const [a, b] = this.panes;
       const parts = [`trace=${a.index}`];
       if (b) parts.push(`with=${b.index}`);
-      parts.push(`event=${a.selected}`);
+      parts.push(`event=${a.trace.eventNumber(a.selected)}`);
       if (this.axis === 'time') parts.push('axis=time');
       if (this.view[0] > this.whole[0] || this.view[1] < this.whole[1]) {
         parts.push(`from=${+this.view[0].toFixed(2)}`, `to=${+this.view[1].toFixed(2)}`);
@@ -642,7 +642,9 @@ class App {
     if (link.get('axis') === 'time') this.setAxis('time');
     else if (link.has('event')) this.setAxis('events');
     if (number('from') !== null && number('to') > number('from')) this.setView(number('from'), number('to'));
-    if (number('event') !== null) this.selectMoment(this.panes[0], Math.floor(number('event')));
+    if (number('event') !== null) {
+      this.selectMoment(this.panes[0], Math.floor(number('event')) + this.panes[0].trace.initial - 1);
+    }
   }
 }
 

@@ -99,11 +99,11 @@ class Blocks extends TimeChart {
     this.timeAxis();
     this.drawLabels();
     this.note.textContent = raster.merged === 0 ? `${countText(this.drawn)} blocks in view`
-      : `${countText(this.drawn)} blocks drawn, ${countText(raster.merged)} smaller than a pixel as striped sums`;
+      : `${countText(this.drawn)} blocks drawn, ${countText(raster.merged)} smaller than a pixel ${this.mode === 'stacked' ? 'as striped sums' : 'summed'}`;
   }
 
   stack(raster, from, to) {
-    const {trace, colours} = this.pane;
+    const {trace, colours, filter} = this.pane;
     const {allocAt, freedAt, bytes, count} = trace;
     const width = raster.width;
     const height = raster.height;
@@ -131,7 +131,7 @@ class Blocks extends TimeChart {
       return c;
     };
     const base = new Float64Array(width);
-    const changes = colours.pixels.map(() => new Float64Array(width + 1));
+    const changes = [...colours.pixels, ...colours.dimmed].map(() => new Float64Array(width + 1));
     const changed = new Uint32Array(changes.length);
     const perByte = height / (to - from);
     const shade = pixelOf(themeColour('panel'));
@@ -150,7 +150,7 @@ class Blocks extends TimeChart {
         if (rounded * perByte >= 0.7) {
           large.push(block, c0, c1, rounded);
         } else {
-          const key = colours.keyOf(block);
+          const key = colours.keyOf(block) + (filter && !filter[block] ? colours.pixels.length : 0);
           changes[key][c0] += rounded;
           changes[key][c1] -= rounded;
           ++changed[key];
@@ -183,8 +183,8 @@ class Blocks extends TimeChart {
 
   // The summed height of many small blocks of one colour, on top of what stands there.
   band(raster, change, base, begin, end, from, perByte, key) {
-    const {colours, filter} = this.pane;
-    const pixel = (filter ? colours.dimmed : colours.pixels)[key];
+    const {pixels, dimmed} = this.pane.colours;
+    const pixel = key < pixels.length ? pixels[key] : dimmed[key - pixels.length];
     const stripe = mixedPixel(pixel, pixelOf(themeColour('panel')), 0.28);
     const {width, height} = raster;
     let sum = 0;
@@ -196,7 +196,7 @@ class Blocks extends TimeChart {
       base[c] += sum;
       for (let y = top; y < bottom; ++y) {
         raster.pixels[y * width + c] = (c + y) % 6 < 2 ? stripe : pixel;
-        raster.owner[y * width + c] = MERGED - key;
+        raster.owner[y * width + c] = MERGED - key % pixels.length;
       }
     }
   }
@@ -263,7 +263,8 @@ class Blocks extends TimeChart {
       const right = freed >= count ? end : ((values ? values[freed] : freed) - shift - x0) * perValue;
       if (right - left < 1 || bottom - top < 0.7) {
         if (right > 0 && left < width) {
-          raster.sum(Math.max(0, left), Math.max(0, top), Math.min(width, Math.max(right, left + 0.01)), Math.min(height, bottom));
+          raster.sum(Math.max(0, left), Math.max(0, top), Math.min(width, Math.max(right, left + 0.01)), Math.min(height, bottom),
+            colours.pixelOf(b));
         }
         continue;
       }
@@ -272,7 +273,7 @@ class Blocks extends TimeChart {
       ++this.drawn;
       this.noteLabel(b, Math.max(0, left), Math.max(0, top), Math.min(width, right), Math.min(height, bottom));
     }
-    raster.showMerged(background, pixelOf(themeColour('merged')));
+    raster.showMerged(background);
   }
 
   drawLabels() {

@@ -58,10 +58,35 @@ class Details {
     if (frames.length === 0) {
       parts.push(element('p', {class: 'quiet', text: 'No stack was recorded for it. torch.cuda.memory._record_memory_history(stacks="all") records them.'}));
     } else {
-      parts.push(element('ol', {class: 'stack'}, ...frames.map(({text, kind}) =>
-        element('li', {class: ['own', 'library', 'native', 'machinery'][kind], text}))));
+      parts.push(this.stackList(frames));
     }
     return parts;
+  }
+
+  // All frames; what is neither Python's nor the program's is folded until somebody opens it.
+  stackList(frames) {
+    const item = ({text, kind}) => element('li', {class: ['own', 'library', 'native', 'machinery'][kind], text});
+    const list = element('ol', {class: 'stack'});
+    for (let i = 0; i < frames.length;) {
+      let end = i;
+      while (end < frames.length && frames[end].kind >= 2) ++end;
+      if (end - i < 3 || end - i === frames.length) {
+        list.append(item(frames[i++]));
+        continue;
+      }
+      const folded = frames.slice(i, end);
+      const fold = element('li', {class: 'fold', value: String(i + 1)}, element('button', {
+        text: `${countText(folded.length)} frames of C++ and the interpreter`,
+        onclick: () => fold.replaceWith(...folded.map(item))}));
+      list.append(fold);
+      i = end;
+      if (i < frames.length) {
+        const next = item(frames[i++]);
+        next.value = i;
+        list.append(next);
+      }
+    }
+    return list;
   }
 
   momentParts() {
@@ -80,7 +105,7 @@ class Details {
         onkeydown: (event) => { if (event.key === 'Enter') this.app.selectBlock(this.pane, block); }},
       element('td', {class: 'number', text: bytesText(trace.bytes[block])}),
       element('td', {class: 'number', text: trace.allocAt[block] < trace.initial ? 'from before' : this.pane.spanText(trace.allocAt[block], shown)}),
-      element('td', {text: site || (trace.hasAddresses ? trace.addressText(trace.offset[block]) : `block ${countText(block)}`)}));
+      element('td', {title: site, text: shortSite(site) || (trace.hasAddresses ? trace.addressText(trace.offset[block]) : `block ${countText(block)}`)}));
       return row;
     });
     return [element('h3', {text: 'This moment'}), Details.table(facts),

@@ -13,9 +13,10 @@ class Flame extends Chart {
     this.weight = 'time';
     this.everyFrame = false;
     this.focus = 0;
+    this.scrolled = 0;  // levels above the top
     const again = (change) => () => {
       change();
-      this.focus = 0;
+      this.focus = this.scrolled = 0;
       this.tree = null;
       this.app.redraw();
     };
@@ -34,8 +35,14 @@ class Flame extends Chart {
       else this.app.showTip(this.linesOf(hit), event);
     });
     this.over.addEventListener('pointerleave', () => this.app.hideTip());
+    this.over.addEventListener('wheel', (event) => {
+      event.preventDefault();
+      this.scrolled = Math.max(0, Math.min(this.levels - 3, this.scrolled + (event.deltaY > 0 ? 2 : -2)));
+      this.app.redraw();
+    }, {passive: false});
     this.over.addEventListener('click', (event) => {
       const hit = this.nodeAt(...this.pointerAt(event));
+      this.scrolled = 0;
       this.focus = hit === null || hit.rest || hit.node === this.focus ? 0 : hit.node;
       this.app.redraw();
     });
@@ -130,9 +137,10 @@ class Flame extends Chart {
     const path = [];
     for (let node = this.focus; node >= 0; node = tree.parent[node]) path.unshift(node);
     const rowHeight = 19;
+    this.levels = 0;
     const place = (node, x, width, row) => {
-      const y = this.margin.top + row * rowHeight;
-      if (y + rowHeight > this.height) return;
+      const y = this.margin.top + (row - this.scrolled) * rowHeight;
+      this.levels = Math.max(this.levels, row + 1);
       this.boxes.push({node, x, width, y, height: rowHeight - 1});
       const kids = tree.kids[node].sort((a, b) => tree.total[b] - tree.total[a]);
       let at = x;
@@ -147,16 +155,21 @@ class Flame extends Chart {
         place(child, at, share, row + 1);
         at += share;
       }
-      if (rest >= 1 && y + 2 * rowHeight <= this.height) {
+      if (rest >= 1) {
         this.boxes.push({node, rest: true, x: at, width: rest, y: y + rowHeight, height: rowHeight - 1});
       }
     };
     path.slice(0, -1).forEach((node, row) => {
-      this.boxes.push({node, x: this.margin.left, width: this.plotWidth, y: this.margin.top + row * rowHeight, height: rowHeight - 1, above: true});
+      this.boxes.push({node, x: this.margin.left, width: this.plotWidth, y: this.margin.top + (row - this.scrolled) * rowHeight, height: rowHeight - 1,
+        above: true});
     });
     if (tree.total[0] > 0) place(this.focus, this.margin.left, this.plotWidth, path.length - 1);
     this.showEmpty(tree.total[0] > 0 ? '' : 'Nothing is live at this moment.');
     const fills = ['own', 'library', 'native', 'machinery'].map((name) => themeColour(`frame-${name}`));
+    const bottom = this.height - this.margin.bottom;
+    const hidden = this.levels - this.scrolled - Math.floor((bottom - this.margin.top) / rowHeight);
+    const until = hidden > 0 ? bottom - rowHeight : bottom;
+    this.boxes = this.boxes.filter(({y, height}) => y >= 0 && y + height <= until);
     for (const box of this.boxes) {
       context.globalAlpha = box.above ? 0.55 : 1;
       context.fillStyle = box.rest ? themeColour('merged') : fills[tree.kind[box.node]];
@@ -172,6 +185,11 @@ class Flame extends Chart {
       context.fillText(fittingText(context, text, box.width - 10), box.x + 5, box.y + box.height / 2 + 0.5);
     }
     context.font = FONT;
+    if (hidden > 0) {
+      context.fillStyle = themeColour('quiet');
+      context.textAlign = 'center';
+      context.fillText(`▾ ${hidden + 1} more levels: turn the wheel, or click a frame`, this.width / 2, bottom - rowHeight / 2);
+    }
     this.sayWhatIsMissing();
   }
 

@@ -68,7 +68,7 @@ function element(tag, properties = {}, ...children) {
 
 // A call site without the folders that lead to it: "nn/functional.py:1700 gelu".
 function shortSite(text) {
-  const found = /^.*?([^/]*\/[^/]+:\d+ .*)$/.exec(text);
+  const found = /^.*?([^/\\]*[/\\][^/\\]+:\d+ .*)$/.exec(text);
   return found ? found[1] : text;
 }
 
@@ -112,11 +112,9 @@ function pixelOf(colour) {
 }
 
 function mixedPixel(from, to, share) {
-  let mixed = 255 << 24;
-  for (const shift of [0, 8, 16]) {
+  const part = (shift) => {
     const a = (from >>> shift) & 255;
-    const b = (to >>> shift) & 255;
-    mixed |= Math.round(a + (b - a) * share) << shift;
-  }
-  return mixed >>> 0;
+    return Math.round(a + (((to >>> shift) & 255) - a) * share) << shift;
+  };
+  return ((255 << 24) | part(16) | part(8) | part(0)) >>> 0;
 }

@@ -14,13 +14,16 @@ class Raster {
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.owner = new Int32Array(width * height);
     this.cover = new Float32Array(width * height);
+    this.red = new Float32Array(width * height);
+    this.green = new Float32Array(width * height);
+    this.blue = new Float32Array(width * height);
     this.merged = 0;  // how many were summed
   }
 
   clear(background) {
     this.pixels.fill(background);
     this.owner.fill(NOTHING);
-    this.cover.fill(0);
+    for (const sums of [this.cover, this.red, this.green, this.blue]) sums.fill(0);
     this.merged = 0;
   }
 
@@ -42,7 +45,7 @@ class Raster {
     if (right <= left || bottom <= top) return;
     const x0 = Math.round(left), x1 = Math.round(right), y0 = Math.round(top), y1 = Math.round(bottom);
     if (x1 <= x0 || y1 <= y0) {
-      this.sum(left, top, right, bottom);
+      this.sum(left, top, right, bottom, pixel);
       return;
     }
     this.fill(x0, y0, x1, y1, pixel, owner);
@@ -52,26 +55,32 @@ class Raster {
     }
   }
 
-  sum(left, top, right, bottom) {
+  sum(left, top, right, bottom, pixel) {
     ++this.merged;
+    const red = pixel & 255, green = (pixel >>> 8) & 255, blue = (pixel >>> 16) & 255;
     const x0 = left | 0, y0 = top | 0;
     const x1 = Math.min(Math.ceil(right), this.width), y1 = Math.min(Math.ceil(bottom), this.height);
     for (let y = y0; y < y1; ++y) {
       const high = Math.min(bottom, y + 1) - Math.max(top, y);
       for (let x = x0; x < x1; ++x) {
-        this.cover[y * this.width + x] += high * (Math.min(right, x + 1) - Math.max(left, x));
+        const area = high * (Math.min(right, x + 1) - Math.max(left, x));
+        const at = y * this.width + x;
+        this.cover[at] += area;
+        this.red[at] += area * red;
+        this.green[at] += area * green;
+        this.blue[at] += area * blue;
       }
     }
   }
 
   // Shows what was summed, where no block of its own stands.
-  showMerged(background, pixel) {
-    const shades = [];
-    for (let i = 0; i <= 16; ++i) shades.push(mixedPixel(background, pixel, 0.3 + 0.7 * i / 16));
+  showMerged(background) {
     const {cover, owner, pixels} = this;
     for (let i = 0; i < cover.length; ++i) {
       if (cover[i] === 0 || owner[i] >= 0) continue;
-      pixels[i] = shades[Math.min(16, Math.round(cover[i] * 16))];
+      const sum = cover[i];
+      const mean = (this.blue[i] / sum << 16) | (this.green[i] / sum << 8) | (this.red[i] / sum);
+      pixels[i] = mixedPixel(background, mean, 0.3 + 0.7 * Math.min(1, sum));
       owner[i] = MERGED;
     }
   }
