@@ -85,7 +85,8 @@ class Colours {
     }
     if (this.mode === 'size') {
       return this.colours.map((colour, index) => [colour,
-        index === 0 ? `< ${plainBytes(SIZE_CLASSES[1])}` : `${index === 9 ? '≥ ' : ''}${plainBytes(SIZE_CLASSES[index])}${index < 9 ? ' +' : ''}`]);
+        index === 0 ? `< ${plainBytes(SIZE_CLASSES[1])}`
+          : `${index === 1 ? 'from ' : ''}${plainBytes(SIZE_CLASSES[index])}${index === 9 ? ' up' : ''}`]);
     }
     return this.colours.map((colour, index) => [colour, index === 0 ? 'shortest life' : index === 9 ? 'longest life' : '']);
   }
@@ -246,6 +247,7 @@ class App {
     this.view = [0, 1];
     this.pending = false;
     this.dirty = false;
+    this.moving = false;
     this.frames = 0;
     this.top = document.getElementById('top');
     this.findings = document.getElementById('findings');
@@ -391,8 +393,19 @@ class App {
       pane.timeline.synchronise();
       pane.blocks.synchronise();
     }
-    this.redraw();
+    this.moved();
     this.writeLink();
+  }
+
+  // Draws at once, and in full when nothing moves any more.
+  moved() {
+    this.moving = true;
+    clearTimeout(this.restTimer);
+    this.restTimer = setTimeout(() => {
+      this.moving = false;
+      this.redraw();
+    }, 150);
+    this.redraw();
   }
 
   showAll() {

@@ -50,6 +50,9 @@ class Blocks extends TimeChart {
     const next = this.starts.slice();
     this.order = new Uint32Array(blocks);
     for (let b = 0; b < blocks; ++b) this.order[next[classOf[b]]++] = b;
+    // Read one after the other in every frame, where jumps in memory would take most of the time.
+    this.begins = Uint32Array.from(this.order, (b) => allocAt[b]);
+    this.ends = Uint32Array.from(this.order, (b) => freedAt[b]);
     this.longest = [Infinity, ...bounds];
   }
 
@@ -69,7 +72,7 @@ class Blocks extends TimeChart {
   lift(from, span, whole) {
     const begin = Math.min(Math.max(0, from), whole - span);
     this.up = span >= whole ? null : [begin, begin + span];
-    this.app.redraw();
+    this.app.moved();
   }
 
   panned(event) {
@@ -104,7 +107,7 @@ class Blocks extends TimeChart {
 
   stack(raster, from, to) {
     const {trace, colours, filter} = this.pane;
-    const {allocAt, freedAt, bytes, count} = trace;
+    const {bytes, count} = trace;
     const width = raster.width;
     const height = raster.height;
     const columns = this.columns(width);
@@ -136,24 +139,40 @@ class Blocks extends TimeChart {
     const perByte = height / (to - from);
     const shade = pixelOf(themeColour('panel'));
     const large = [];
+    const {begins, ends} = this;
+    const add = (i, c0, c1) => {
+      const block = this.order[i];
+      const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
+      if (rounded * perByte >= 0.7) {
+        large.push(block, c0, c1, rounded);
+        return;
+      }
+      const key = colours.keyOf(block) + (filter && !filter[block] ? colours.pixels.length : 0);
+      changes[key][c0] += rounded;
+      changes[key][c1] -= rounded;
+      ++changed[key];
+    };
     for (let order = 0; order < 16; ++order) {
       large.length = 0;
       const stop = this.starts[order + 1];
-      for (let i = this.firstAlive(order, first); i < stop; ++i) {
-        const block = this.order[i];
-        if (allocAt[block] > last) break;
-        if (freedAt[block] <= first) continue;
-        const c0 = allocAt[block] <= first ? begin : columnFrom(allocAt[block]);
-        const c1 = freedAt[block] >= count ? end : columnFrom(freedAt[block]);
-        if (c1 <= c0) continue;
-        const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
-        if (rounded * perByte >= 0.7) {
-          large.push(block, c0, c1, rounded);
-        } else {
-          const key = colours.keyOf(block) + (filter && !filter[block] ? colours.pixels.length : 0);
-          changes[key][c0] += rounded;
-          changes[key][c1] -= rounded;
-          ++changed[key];
+      if (this.longest[order] * (end - begin) < last - first) {
+        // Most of these fall between two columns: those that do not are looked up for each column.
+        for (let c = begin, before = -1; c < end; before = sample[c++]) {
+          const moment = sample[c];
+          let i = this.firstFrom(order, Math.max(moment - this.longest[order], before + 1));
+          for (; i < stop && begins[i] <= moment; ++i) {
+            if (ends[i] <= moment) continue;
+            let until = c + 1;
+            while (until < end && sample[until] < ends[i]) ++until;
+            add(i, c, until);
+          }
+        }
+      } else {
+        for (let i = this.firstFrom(order, first - this.longest[order]); i < stop && begins[i] <= last; ++i) {
+          if (ends[i] <= first) continue;
+          const c0 = begins[i] <= first ? begin : columnFrom(begins[i]);
+          const c1 = ends[i] >= count ? end : columnFrom(ends[i]);
+          if (c1 > c0) add(i, c0, c1);
         }
       }
       for (let i = 0; i < large.length; i += 4) {
@@ -201,14 +220,13 @@ class Blocks extends TimeChart {
     }
   }
 
-  // Of a class, the first block that may still be live at a moment: none lives longer than the class.
-  firstAlive(order, moment) {
+  // Of a class, the place of the first block that was allocated at a moment or later.
+  firstFrom(order, moment) {
     let least = this.starts[order];
     let most = this.starts[order + 1];
-    const earliest = moment - this.longest[order];
     while (least < most) {
       const middle = (least + most) >> 1;
-      if (this.pane.trace.allocAt[this.order[middle]] < earliest) least = middle + 1;
+      if (this.begins[middle] < moment) least = middle + 1;
       else most = middle;
     }
     return least;
@@ -240,7 +258,7 @@ class Blocks extends TimeChart {
 
   place(raster, from, to, background) {
     const {trace, colours, places} = this.pane;
-    const {allocAt, freedAt, bytes, count} = trace;
+    const {bytes, count} = trace;
     const {width, height} = raster;
     const [x0, x1] = this.app.view;
     const perValue = width / (x1 - x0);
@@ -248,31 +266,39 @@ class Blocks extends TimeChart {
     const values = this.pane.values;
     const shift = this.pane.valueShift;
     const first = this.pane.momentAt(x0);
-    const until = trace.blocksUntil(this.pane.momentAt(x1));
+    const last = this.pane.momentAt(x1);
     const end = (this.pane.endValue - x0) * perValue;
     const shade = pixelOf(themeColour('panel'));
-    for (let b = 0; b < until; ++b) {
-      const freed = freedAt[b];
-      if (freed <= first || places[b] < 0) continue;
-      const rounded = Math.ceil(bytes[b] / GRAIN_BYTES) * GRAIN_BYTES;
-      const bottom = height - (places[b] - from) * perByte;
-      const top = bottom - rounded * perByte;
-      if (bottom < 0 || top > height) continue;
-      const a = allocAt[b];
-      const left = ((values ? values[a] : a) - shift - x0) * perValue;
-      const right = freed >= count ? end : ((values ? values[freed] : freed) - shift - x0) * perValue;
-      if (right - left < 1 || bottom - top < 0.7) {
-        if (right > 0 && left < width) {
+    const {begins, ends} = this;
+    let merged = 0;
+    for (let order = 0; order < 16; ++order) {
+      const start = this.firstFrom(order, first - this.longest[order]);
+      const stop = this.firstFrom(order, last + 1);
+      // While somebody moves, every so-manyth of very many stands for the others.
+      const stride = this.app.moving && order > 2 ? Math.max(1, Math.floor((stop - start) / 40000)) : 1;
+      for (let i = start; i < stop; i += stride) {
+        if (ends[i] <= first) continue;
+        const block = this.order[i];
+        if (places[block] < 0) continue;
+        const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
+        const bottom = height - (places[block] - from) * perByte;
+        const top = bottom - rounded * perByte;
+        if (bottom < 0 || top > height) continue;
+        const left = ((values ? values[begins[i]] : begins[i]) - shift - x0) * perValue;
+        const right = ends[i] >= count ? end : ((values ? values[ends[i]] : ends[i]) - shift - x0) * perValue;
+        const pixel = colours.pixelOf(block);
+        if (right - left >= 1 && bottom - top >= 0.7) {
+          raster.box(left, top, right, bottom, pixel, mixedPixel(pixel, shade, 0.55), block);
+          ++this.drawn;
+          this.noteLabel(block, Math.max(0, left), Math.max(0, top), Math.min(width, right), Math.min(height, bottom));
+        } else if (right > 0 && left < width) {
+          merged += stride;
           raster.sum(Math.max(0, left), Math.max(0, top), Math.min(width, Math.max(right, left + 0.01)), Math.min(height, bottom),
-            colours.pixelOf(b));
+            pixel, stride);
         }
-        continue;
       }
-      const pixel = colours.pixelOf(b);
-      raster.box(left, top, right, bottom, pixel, mixedPixel(pixel, shade, 0.55), b);
-      ++this.drawn;
-      this.noteLabel(b, Math.max(0, left), Math.max(0, top), Math.min(width, right), Math.min(height, bottom));
     }
+    raster.merged = merged;
     raster.showMerged(background);
   }
 

@@ -110,16 +110,20 @@ const FONT = '12px system-ui, "DejaVu Sans", sans-serif';
 class TimeChart extends Chart {
   constructor(pane, options) {
     super(pane, options);
+    // d3 5 holds the event itself, later versions hand it over.
+    const now = (event) => d3.event ?? event;
+    const asks = (event) => !event.button && !(event.type === 'wheel' && event.shiftKey) && event.type !== 'dblclick';
     this.zoom = d3.zoom()
-      .filter((event) => !event.button && !(event.type === 'wheel' && event.shiftKey) && event.type !== 'dblclick')
-      .wheelDelta((event) => -event.deltaY * (event.deltaMode === 1 ? 0.06 : event.deltaMode ? 1 : 0.0025))
-      .on('zoom', (event) => {
+      .filter((given) => asks(now(given)))
+      .wheelDelta((given) => -now(given).deltaY * (now(given).deltaMode === 1 ? 0.06 : now(given).deltaMode ? 1 : 0.0025))
+      .on('zoom', (given) => {
+        const event = now(given);
         if (!event.sourceEvent) return;
         const [x0, x1] = event.transform.rescaleX(this.baseScale()).domain();
         this.panned(event);
         this.app.setView(x0, x1);
       });
-    this.selection = d3.select(this.over).call(this.zoom).on('dblclick.zoom', null);
+    d3.select(this.over).call(this.zoom).on('dblclick.zoom', null);
     this.over.addEventListener('pointermove', (event) => this.hovered(...this.pointerAt(event), event));
     this.over.addEventListener('pointerleave', () => this.left());
     this.over.addEventListener('click', (event) => this.clicked(...this.pointerAt(event), event));

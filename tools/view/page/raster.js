@@ -29,10 +29,21 @@ class Raster {
 
   // Corners in pixels, whole ones; no part outside.
   fill(left, top, right, bottom, pixel, owner) {
+    const {pixels, width} = this;
+    const owners = this.owner;
+    if (right - left < 12) {  // most are: the call of fill() takes longer than this
+      for (let y = top; y < bottom; ++y) {
+        for (let at = y * width + left, end = at + right - left; at < end; ++at) {
+          pixels[at] = pixel;
+          owners[at] = owner;
+        }
+      }
+      return;
+    }
     for (let y = top; y < bottom; ++y) {
-      const row = y * this.width;
-      this.pixels.fill(pixel, row + left, row + right);
-      this.owner.fill(owner, row + left, row + right);
+      const row = y * width;
+      pixels.fill(pixel, row + left, row + right);
+      owners.fill(owner, row + left, row + right);
     }
   }
 
@@ -55,13 +66,14 @@ class Raster {
     }
   }
 
-  sum(left, top, right, bottom, pixel) {
+  // `times`: for how many such rectangles it stands.
+  sum(left, top, right, bottom, pixel, times = 1) {
     ++this.merged;
     const red = pixel & 255, green = (pixel >>> 8) & 255, blue = (pixel >>> 16) & 255;
     const x0 = left | 0, y0 = top | 0;
     const x1 = Math.min(Math.ceil(right), this.width), y1 = Math.min(Math.ceil(bottom), this.height);
     for (let y = y0; y < y1; ++y) {
-      const high = Math.min(bottom, y + 1) - Math.max(top, y);
+      const high = (Math.min(bottom, y + 1) - Math.max(top, y)) * times;
       for (let x = x0; x < x1; ++x) {
         const area = high * (Math.min(right, x + 1) - Math.max(left, x));
         const at = y * this.width + x;
