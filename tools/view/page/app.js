@@ -8,7 +8,7 @@ const SIZE_CLASSES = [0, 4 * KIB, 32 * KIB, 256 * KIB, KIB ** 2, 4 * KIB ** 2, 1
 class Colours {
   constructor(pane) {
     this.pane = pane;
-    this.rebuild();
+    if (pane.trace.hasSites) this.rankSites();
   }
 
   rebuild() {
@@ -18,24 +18,29 @@ class Colours {
     const mode = app.colouring === 'site' && !trace.hasSites ? 'size' : app.colouring;
     this.mode = mode;
     let colours = [];
+    let keyOf = null;
     if (mode === 'site') {
-      this.rankSites();
       colours = series;
-      this.keyOf = (block) => this.rank[trace.site[block]];
+      keyOf = (block) => this.rank[trace.site[block]];
     } else if (mode === 'stream') {
       colours = series;
-      this.keyOf = (block) => trace.stream[block] % series.length;
+      keyOf = (block) => trace.stream[block] % series.length;
     } else {
       const dark = themeName() === 'dark';
       colours = Array.from({length: 10}, (_, i) => d3.interpolatePlasma((dark ? 0.16 : 0.02) + (dark ? 0.083 : 0.092) * i));
       const span = Math.log2(Math.max(2, trace.count - trace.first));
-      this.keyOf = mode === 'size'
+      keyOf = mode === 'size'
         ? (block) => {
           let key = 0;
           while (key < 9 && trace.bytes[block] >= SIZE_CLASSES[key + 1]) ++key;
           return key;
         }
         : (block) => Math.min(9, Math.floor(Math.log2(Math.max(1, trace.freedAt[block] - Math.max(trace.first, trace.allocAt[block]))) / span * 9.99));
+    }
+    if (this.keyed !== mode) {
+      this.keyed = mode;
+      this.keys = new Uint8Array(trace.blocks);  // of each block: which colour
+      for (let b = 0; b < trace.blocks; ++b) this.keys[b] = keyOf(b);
     }
     this.colours = colours;
     this.pixels = colours.map(pixelOf);
@@ -48,11 +53,10 @@ class Colours {
   rankSites() {
     if (this.rank) return;
     const {trace} = this.pane;
-    const weight = new Map();
-    for (let b = 0; b < trace.blocks; ++b) {
-      const site = trace.sites[trace.site[b]];
-      weight.set(site, (weight.get(site) ?? 0) + trace.bytes[b] * (trace.freedAt[b] - trace.allocAt[b]));
-    }
+    const held = new Float64Array(trace.sites.length);
+    for (let b = 0; b < trace.blocks; ++b) held[trace.site[b]] += trace.bytes[b] * (trace.freedAt[b] - trace.allocAt[b]);
+    const weight = new Map();  // of sites that differ in their stack alone, together
+    trace.sites.forEach((site, index) => weight.set(site, (weight.get(site) ?? 0) + held[index]));
     const names = [...weight].sort((a, b) => b[1] - a[1]).map(([name]) => name);
     const last = SERIES.dark.length - 1;
     const place = new Map(names.map((name, index) => [name, Math.min(index, last)]));
@@ -65,12 +69,12 @@ class Colours {
 
   pixelOf(block) {
     const {filter} = this.pane;
-    return (filter && !filter[block] ? this.dimmed : this.pixels)[this.keyOf(block)];
+    return (filter && !filter[block] ? this.dimmed : this.pixels)[this.keys[block]];
   }
 
   inkOf(block) {
     const {filter} = this.pane;
-    return filter && !filter[block] ? themeColour('quiet') : this.inks[this.keyOf(block)];
+    return filter && !filter[block] ? themeColour('quiet') : this.inks[this.keys[block]];
   }
 
   // [colour, text] of each key that occurs.
@@ -330,13 +334,13 @@ class App {
     this.layout();
     this.measureWhole();
     this.showAll();
-    this.filterChanged();
     this.recolour();
+    this.filterChanged();
   }
 
   // By call site where most of the memory has one; what somebody chose stays.
   chooseColouring() {
-    const named = this.panes.some(({trace, colours}) => trace.hasSites && (colours.rankSites(), colours.namedShare > 0.5));
+    const named = this.panes.some(({trace, colours}) => trace.hasSites && colours.namedShare > 0.5);
     if (!this.colouringChosen) this.colouring = named ? 'site' : 'size';
     this.colourChoice.value = this.colouring;
     if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';

@@ -33,7 +33,7 @@ class Blocks extends TimeChart {
 
   // By lifetime, the longest first, in classes of a factor of four; in the order of allocation within.
   orderBlocks() {
-    const {blocks, allocAt, freedAt, first, count} = this.pane.trace;
+    const {blocks, allocAt, freedAt, bytes, first, count} = this.pane.trace;
     const classOf = new Uint8Array(blocks);
     const span = Math.max(1, count - first);
     const sizes = new Uint32Array(16);
@@ -49,10 +49,17 @@ class Blocks extends TimeChart {
     for (let i = 0; i < 16; ++i) this.starts[i + 1] = this.starts[i] + sizes[i];
     const next = this.starts.slice();
     this.order = new Uint32Array(blocks);
-    for (let b = 0; b < blocks; ++b) this.order[next[classOf[b]]++] = b;
     // Read one after the other in every frame, where jumps in memory would take most of the time.
-    this.begins = Uint32Array.from(this.order, (b) => allocAt[b]);
-    this.ends = Uint32Array.from(this.order, (b) => freedAt[b]);
+    this.begins = new Uint32Array(blocks);
+    this.ends = new Uint32Array(blocks);
+    this.sizes = new Float64Array(blocks);
+    for (let b = 0; b < blocks; ++b) {
+      const at = next[classOf[b]]++;
+      this.order[at] = b;
+      this.begins[at] = allocAt[b];
+      this.ends[at] = freedAt[b];
+      this.sizes[at] = Math.ceil(bytes[b] / GRAIN_BYTES) * GRAIN_BYTES;
+    }
     this.longest = [Infinity, ...bounds];
   }
 
@@ -107,8 +114,10 @@ class Blocks extends TimeChart {
 
   stack(raster, from, to) {
     const {trace, colours, filter} = this.pane;
-    const {bytes, count} = trace;
-    const width = raster.width;
+    const {count} = trace;
+    // While somebody moves through very many blocks, columns are three pixels wide.
+    const grain = this.app.moving && trace.blocks > 100000 ? 3 : 1;
+    const width = Math.ceil(raster.width / grain);
     const height = raster.height;
     const columns = this.columns(width);
     const sample = new Int32Array(width);
@@ -140,14 +149,15 @@ class Blocks extends TimeChart {
     const shade = pixelOf(themeColour('panel'));
     const large = [];
     const {begins, ends} = this;
+    const {keys} = colours;
     const add = (i, c0, c1) => {
       const block = this.order[i];
-      const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
+      const rounded = this.sizes[i];
       if (rounded * perByte >= 0.7) {
         large.push(block, c0, c1, rounded);
         return;
       }
-      const key = colours.keyOf(block) + (filter && !filter[block] ? colours.pixels.length : 0);
+      const key = keys[block] + (filter && !filter[block] ? colours.pixels.length : 0);
       changes[key][c0] += rounded;
       changes[key][c1] -= rounded;
       ++changed[key];
@@ -184,7 +194,7 @@ class Blocks extends TimeChart {
           const bottom = base[c];
           base[c] = bottom + size;
           if (c + 1 < c1 && base[c + 1] === bottom) continue;
-          this.bar(raster, run, c + 1, (bottom - from) * perByte, (bottom + size - from) * perByte, pixel, edge, block,
+          this.bar(raster, run * grain, Math.min(raster.width, (c + 1) * grain), (bottom - from) * perByte, (bottom + size - from) * perByte, pixel, edge, block,
             run === c0, c + 1 === c1);
           run = c + 1;
         }
@@ -194,14 +204,14 @@ class Blocks extends TimeChart {
         if (changed[key] === 0) continue;
         raster.merged += changed[key];
         changed[key] = 0;
-        this.band(raster, changes[key], base, begin, end, from, perByte, key);
+        this.band(raster, changes[key], base, begin, end, from, perByte, key, grain);
         changes[key].fill(0);
       }
     }
   }
 
   // The summed height of many small blocks of one colour, on top of what stands there.
-  band(raster, change, base, begin, end, from, perByte, key) {
+  band(raster, change, base, begin, end, from, perByte, key, grain) {
     const {pixels, dimmed} = this.pane.colours;
     const pixel = key < pixels.length ? pixels[key] : dimmed[key - pixels.length];
     const stripe = mixedPixel(pixel, pixelOf(themeColour('panel')), 0.28);
@@ -213,9 +223,12 @@ class Blocks extends TimeChart {
       const top = Math.max(0, Math.round(height - (base[c] + sum - from) * perByte));
       const bottom = Math.min(height, Math.round(height - (base[c] - from) * perByte));
       base[c] += sum;
+      const right = Math.min(width, (c + 1) * grain);
       for (let y = top; y < bottom; ++y) {
-        raster.pixels[y * width + c] = (c + y) % 6 < 2 ? stripe : pixel;
-        raster.owner[y * width + c] = MERGED - key % pixels.length;
+        for (let x = c * grain; x < right; ++x) {
+          raster.pixels[y * width + x] = (x + y) % 6 < 2 ? stripe : pixel;
+          raster.owner[y * width + x] = MERGED - key % pixels.length;
+        }
       }
     }
   }
@@ -258,7 +271,7 @@ class Blocks extends TimeChart {
 
   place(raster, from, to, background) {
     const {trace, colours, places} = this.pane;
-    const {bytes, count} = trace;
+    const {count} = trace;
     const {width, height} = raster;
     const [x0, x1] = this.app.view;
     const perValue = width / (x1 - x0);
@@ -275,12 +288,12 @@ class Blocks extends TimeChart {
       const start = this.firstFrom(order, first - this.longest[order]);
       const stop = this.firstFrom(order, last + 1);
       // While somebody moves, every so-manyth of very many stands for the others.
-      const stride = this.app.moving && order > 2 ? Math.max(1, Math.floor((stop - start) / 40000)) : 1;
+      const stride = this.app.moving && order > 2 ? Math.max(1, Math.floor((stop - start) / 25000)) : 1;
       for (let i = start; i < stop; i += stride) {
         if (ends[i] <= first) continue;
         const block = this.order[i];
         if (places[block] < 0) continue;
-        const rounded = Math.ceil(bytes[block] / GRAIN_BYTES) * GRAIN_BYTES;
+        const rounded = this.sizes[i];
         const bottom = height - (places[block] - from) * perByte;
         const top = bottom - rounded * perByte;
         if (bottom < 0 || top > height) continue;
