@@ -170,7 +170,7 @@ class AddressSpace extends Chart {
     const labels = [];
     for (const block of live) {
       const pixel = colours.pixelOf(block);
-      const edge = mixedPixel(pixel, panel, 0.6);
+      const edge = colours.edgeOf(block);
       this.eachRow(places[block], trace.roundedBytes(block), (left, right, row) => {
         if (right - left < 1) {
           raster.sum(left, topOf(row), right, bottomOf(row), pixel);

@@ -45,6 +45,8 @@ class Colours {
     this.colours = colours;
     this.pixels = colours.map(pixelOf);
     this.dimmed = this.pixels.map((pixel) => mixedPixel(pixel, panel, 0.86));
+    this.edges = this.pixels.map((pixel) => mixedPixel(pixel, panel, 0.55));
+    this.dimmedEdges = this.dimmed.map((pixel) => mixedPixel(pixel, panel, 0.55));
     this.inks = colours.map((colour) => d3.lab(colour).l > 58 ? '#10151c' : '#ffffff');
     this.series = series;
   }
@@ -70,6 +72,11 @@ class Colours {
   pixelOf(block) {
     const {filter} = this.pane;
     return (filter && !filter[block] ? this.dimmed : this.pixels)[this.keys[block]];
+  }
+
+  edgeOf(block) {
+    const {filter} = this.pane;
+    return (filter && !filter[block] ? this.dimmedEdges : this.edges)[this.keys[block]];
   }
 
   inkOf(block) {
@@ -407,9 +414,15 @@ class App {
     clearTimeout(this.restTimer);
     this.restTimer = setTimeout(() => {
       this.moving = false;
-      this.redraw();
+      this.redrawTimes();
     }, 150);
-    this.redraw();
+    this.redrawTimes();
+  }
+
+  // What has a time axis, for it shows another stretch.
+  redrawTimes() {
+    this.timesDirty = true;
+    this.redrawOver();
   }
 
   showAll() {
@@ -510,15 +523,14 @@ class App {
     requestAnimationFrame(() => {
       this.pending = false;
       const all = this.dirty;
-      this.dirty = false;
+      const times = all || this.timesDirty;
+      this.dirty = this.timesDirty = false;
       ++this.frames;
       for (const pane of this.panes) {
         for (const chart of pane.charts) {
           if (!chart.root.isConnected || chart.width < 40 || chart.height < 40) continue;
-          if (all) {
-            if (chart instanceof TimeChart) chart.synchronise();
-            chart.draw();
-          }
+          if (chart instanceof TimeChart) chart.synchronise();
+          if (all || (times && chart instanceof TimeChart)) chart.draw();
           chart.drawOver();
         }
         pane.showMoment();

@@ -146,7 +146,6 @@ class Blocks extends TimeChart {
     const changes = [...colours.pixels, ...colours.dimmed].map(() => new Float64Array(width + 1));
     const changed = new Uint32Array(changes.length);
     const perByte = height / (to - from);
-    const shade = pixelOf(themeColour('panel'));
     const large = [];
     const {begins, ends} = this;
     const {keys} = colours;
@@ -188,7 +187,7 @@ class Blocks extends TimeChart {
       for (let i = 0; i < large.length; i += 4) {
         const [block, c0, c1, size] = [large[i], large[i + 1], large[i + 2], large[i + 3]];
         const pixel = colours.pixelOf(block);
-        const edge = mixedPixel(pixel, shade, 0.55);
+        const edge = colours.edgeOf(block);
         let run = c0;
         for (let c = c0; c < c1; ++c) {
           const bottom = base[c];
@@ -281,7 +280,6 @@ class Blocks extends TimeChart {
     const first = this.pane.momentAt(x0);
     const last = this.pane.momentAt(x1);
     const end = (this.pane.endValue - x0) * perValue;
-    const shade = pixelOf(themeColour('panel'));
     const {begins, ends} = this;
     let merged = 0;
     for (let order = 0; order < 16; ++order) {
@@ -301,7 +299,7 @@ class Blocks extends TimeChart {
         const right = ends[i] >= count ? end : ((values ? values[ends[i]] : ends[i]) - shift - x0) * perValue;
         const pixel = colours.pixelOf(block);
         if (right - left >= 1 && bottom - top >= 0.7) {
-          raster.box(left, top, right, bottom, pixel, mixedPixel(pixel, shade, 0.55), block);
+          raster.box(left, top, right, bottom, pixel, colours.edgeOf(block), block);
           ++this.drawn;
           this.noteLabel(block, Math.max(0, left), Math.max(0, top), Math.min(width, right), Math.min(height, bottom));
         } else if (right > 0 && left < width) {

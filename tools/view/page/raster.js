@@ -87,12 +87,14 @@ class Raster {
 
   // Shows what was summed, where no block of its own stands.
   showMerged(background) {
-    const {cover, owner, pixels} = this;
+    const {cover, owner, pixels, red, green, blue} = this;
+    const r = background & 255, g = (background >>> 8) & 255, b = (background >>> 16) & 255;
     for (let i = 0; i < cover.length; ++i) {
-      if (cover[i] === 0 || owner[i] >= 0) continue;
       const sum = cover[i];
-      const mean = (this.blue[i] / sum << 16) | (this.green[i] / sum << 8) | (this.red[i] / sum);
-      pixels[i] = mixedPixel(background, mean, 0.3 + 0.7 * Math.min(1, sum));
+      if (sum === 0 || owner[i] >= 0) continue;
+      const share = 0.3 + 0.7 * (sum < 1 ? sum : 1);
+      pixels[i] = (255 << 24) | ((b + (blue[i] / sum - b) * share) << 16) | ((g + (green[i] / sum - g) * share) << 8) |
+        (r + (red[i] / sum - r) * share);
       owner[i] = MERGED;
     }
   }
