@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -88,6 +89,17 @@ std::string finding(const Trace& trace, const PageNumbers& numbers) {
   return text;
 }
 
+// Two files of one name in two folders get the folders' names as well.
+void tell_apart(std::vector<PageTrace>& pages, const json& list) {
+  std::map<std::string, int> named;
+  for (const PageTrace& page : pages) ++named[page.title];
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (named[pages[i].title] == 1) continue;
+    const fs::path file = list[i]["file"].get<std::string>();
+    pages[i].title = (file.parent_path() / pages[i].title).string();
+  }
+}
+
 // Starts the browser, which goes on without us. Throws InputError where there is none.
 void open_in_browser(const std::string& page) {
   const char* named = std::getenv("BROWSER");
@@ -129,17 +141,20 @@ int run(const ViewArguments& arguments) {
   std::vector<std::string> findings;
   json list = json::array();
   const bool all_good = for_each_file(arguments.inputs, [&](const std::string& input) {
-    for (Trace& trace : load_traces(input)) {
+    std::vector<Trace> traces = load_traces(input);
+    for (Trace& trace : traces) {
       for (const std::string& warning : trace.warnings) {
         say(stderr, "gapless: {}: warning: {}\n", input, warning);
       }
       pages.push_back(page_trace(trace));
+      if (traces.size() > 1) pages.back().title += fmt::format(" GPU {}", trace.device);
       findings.push_back(finding(trace, pages.back().numbers));
       list.push_back(to_json(input, trace, pages.back().numbers));
       trace = {};  // the next one may be as large
     }
   });
   if (pages.empty()) return kExitBadInput;
+  tell_apart(pages, list);
   const std::string page = page_of(pages, findings);
   write_file(output, page);
   if (arguments.as_json) {
