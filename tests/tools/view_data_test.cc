@@ -214,7 +214,7 @@ TEST(ViewData, CountsAsTheOtherCommandsDo) {
       EXPECT_EQ(numbers.events, trace.events.size());
       EXPECT_EQ(numbers.peak_allocated_bytes, peak_live_bytes(trace));
       EXPECT_EQ(numbers.peak_requested_bytes, peak_live_bytes(trace, 1));
-      if (trace.has_segments && trace.recorded_peak_reserved_bytes != 0) {
+      if (trace.recorded_peak_reserved_bytes != 0) {
         EXPECT_EQ(numbers.peak_reserved_bytes, trace.recorded_peak_reserved_bytes);
       }
     }
@@ -277,23 +277,38 @@ TEST(ReservedRanges, AreNotKnownWhereEventsContradictSegments) {
   EXPECT_EQ(page_numbers(trace).peak_reserved_bytes, std::nullopt);
 }
 
-TEST(ReservedRanges, BeginWithWhatMustHaveBeenThere) {
+TEST(ReservedRanges, BeginUnderTheRecordedPeak) {
   Trace trace;
   trace.events = {event(EventKind::segment_alloc, 1 * MiB, 1 * MiB),
                   event(EventKind::segment_free, 9 * MiB, 4 * MiB)};
-  EXPECT_EQ(reserved_at_start(trace), 3 * MiB);
-  trace.events = {event(EventKind::alloc, 1 * MiB, 1 * MiB)};
+  EXPECT_EQ(reserved_at_start(trace), std::nullopt);  // as much as nobody knows, and 3 MiB
+  trace.recorded_peak_reserved_bytes = 8 * MiB;
+  EXPECT_EQ(reserved_at_start(trace), 7 * MiB);
+  EXPECT_EQ(page_numbers(trace).peak_reserved_bytes, 8 * MiB);
+  trace.recorded_peak_reserved_bytes = 3 * MiB;  // 2 MiB and 1 are less than is given back
   EXPECT_EQ(reserved_at_start(trace), std::nullopt);
+  trace.events.pop_back();
+  trace.starts_empty = true;
+  EXPECT_EQ(reserved_at_start(trace), 0U);
 }
 
 TEST(ReservedRanges, JoinWhereTheyTouch) {
   Trace trace;
+  trace.has_segments = true;
   trace.events = {event(EventKind::segment_map, 4 * MiB, 2 * MiB),
                   event(EventKind::segment_map, 2 * MiB, 2 * MiB),
                   event(EventKind::segment_unmap, 3 * MiB, 1 * MiB),
                   event(EventKind::segment_map, 8 * MiB, 2 * MiB)};
   EXPECT_THAT(ranges_of(trace),
               ElementsAre(AddressRange{2 * MiB, 4 * MiB}, AddressRange{8 * MiB, 2 * MiB}));
+}
+
+TEST(ReservedRanges, JoinNearBlocksWhereSegmentsAreNotKnown) {
+  Trace trace;
+  trace.events = {event(EventKind::alloc, 4 * MiB, 100), event(EventKind::alloc, 5 * MiB, 100),
+                  event(EventKind::alloc, 64 * MiB, 1 * MiB)};
+  EXPECT_THAT(ranges_of(trace),
+              ElementsAre(AddressRange{4 * MiB, MiB + 512}, AddressRange{64 * MiB, 1 * MiB}));
 }
 
 TEST(ReservedRanges, StayInsideTheAddressesThereAre) {

@@ -256,6 +256,7 @@ std::string page_table(const Trace& trace, const PageNumbers& numbers) {
                 {"ranges", ranges_json(ranges, base)},
                 {"segments", segments_json(trace, base)},
                 {"segments_known_at_end", trace.has_segments},
+                {"segments_known", trace.has_segments || (start && *start == 0)},
                 {"warnings", trace.warnings}};
   about["reserved_at_start"] = start ? json(*start) : json();
   about["peak_reserved_bytes"] =

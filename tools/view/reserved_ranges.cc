@@ -30,26 +30,35 @@ std::optional<std::uint64_t> undone_from_end(const Trace& trace) {
   return reserved;
 }
 
-// The least that lets every event give back what was there.
-std::optional<std::uint64_t> least_at_start(const Trace& trace) {
-  std::uint64_t start = 0;
-  std::uint64_t reserved = 0;
-  bool any = false;
+// The most that the events add to what was there at the start. Nothing where they take more than
+// there was.
+std::optional<std::uint64_t> most_added(const Trace& trace, std::uint64_t start) {
+  std::uint64_t reserved = start;
+  std::uint64_t most = start;
   for (const TraceEvent& event : trace.events) {
     const int sign = reserved_sign(event.kind);
-    any = any || sign != 0;
     if (sign > 0) {
-      if (event.bytes > kMostTraceBytes - reserved) return {};
+      if (event.bytes > kMostTraceBytes - std::min(reserved, kMostTraceBytes)) return {};
       reserved += event.bytes;
+      most = std::max(most, reserved);
     } else if (sign < 0) {
-      const std::uint64_t missing = event.bytes - std::min(event.bytes, reserved);
-      if (missing > kMostTraceBytes - start) return {};
-      start += missing;
-      reserved -= event.bytes - missing;
+      if (event.bytes > reserved) return {};
+      reserved -= event.bytes;
     }
   }
-  if (!any) return {};
-  return start;
+  return most - start;
+}
+
+// From the greatest amount, which the recording tells even where it does not tell the segments.
+std::optional<std::uint64_t> under_recorded_peak(const Trace& trace) {
+  const std::uint64_t peak = trace.recorded_peak_reserved_bytes;
+  if (trace.starts_empty)
+    return most_added(trace, 0) ? std::optional<std::uint64_t>(0) : std::nullopt;
+  if (peak == 0 || peak > kMostTraceBytes) return {};
+  // With so much at the start no event takes more than there is, and what they add is the same.
+  const std::optional<std::uint64_t> added = most_added(trace, peak);
+  if (!added || *added > peak || !most_added(trace, peak - *added)) return {};
+  return peak - *added;
 }
 
 }  // namespace
@@ -68,7 +77,7 @@ int reserved_sign(EventKind kind) {
 }
 
 std::optional<std::uint64_t> reserved_at_start(const Trace& trace) {
-  return trace.has_segments ? undone_from_end(trace) : least_at_start(trace);
+  return trace.has_segments ? undone_from_end(trace) : under_recorded_peak(trace);
 }
 
 std::vector<AddressRange> ranges_of(const Trace& trace) {
@@ -76,15 +85,13 @@ std::vector<AddressRange> ranges_of(const Trace& trace) {
   const auto add = [&](std::uint64_t address, std::uint64_t bytes) {
     if (bytes != 0 && address != 0) all.push_back({address, std::min(bytes, UINT64_MAX - address)});
   };
-  bool segments_known = false;
+  const bool segments_known = trace.has_segments || trace.starts_empty;
   for (const TraceSegment& segment : trace.segments) {
     add(segment.address, segment.bytes);
-    segments_known = true;
   }
   for (const TraceEvent& event : trace.events) {
     if (reserved_sign(event.kind) != 0) {
       add(event.address, event.bytes);
-      segments_known = true;
     } else if (event.kind == EventKind::alloc && event.bytes <= kMostTraceBytes) {
       add(event.address, align_up(std::max<std::uint64_t>(event.bytes, 1), 512));
     }

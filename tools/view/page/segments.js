@@ -48,13 +48,10 @@ class AddressAxis {
 class SegmentHistory {
   constructor(trace) {
     this.operations = trace.operations;
-    this.known = trace.about.segments_known_at_end || this.operations.length !== 0;
+    this.known = trace.about.segments_known;
     this.now = trace.about.segments.map(
       ([offset, bytes, stream, pool, expandable]) => ({from: offset, to: offset + bytes, stream, pool, mapped: expandable === 1}));
-    this.applied = this.operations.length;
-    if (!trace.about.segments_known_at_end) {
-      this.applied = 0;
-    }
+    this.applied = trace.about.segments_known_at_end ? this.operations.length : 0;  // else from none
   }
 
   at(moment) {
