@@ -28,5 +28,6 @@ void add_options(CLI::App& app, int& status);
 void add_replay(CLI::App& app, int& status);
 void add_run(CLI::App& app, int& status);
 void add_search(CLI::App& app, int& status);
+void add_view(CLI::App& app, int& status);
 
 }  // namespace gapless::tools

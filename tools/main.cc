@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
       "  gapless fit snapshot.pickle --allocator gapless     the smallest card it runs on\n"
       "  gapless inspect snapshot.pickle                     where did the memory go, and why?\n"
       "  gapless diff before.pickle after.pickle             what grew?\n"
+      "  gapless view snapshot.pickle --open                 look at it in a browser\n"
       "  gapless convert snapshot.pickle -o run.gtrace       a file 20 times smaller\n"
       "  gapless fits --gpu 16GiB -- python train.py         does it fit, and what takes the "
       "memory?\n"
@@ -90,6 +91,7 @@ int main(int argc, char** argv) {
   add_fits(app, status);
   add_inspect(app, status);
   add_diff(app, status);
+  add_view(app, status);
   add_advise(app, status);
   add_convert(app, status);
   add_dryrun(app, status);

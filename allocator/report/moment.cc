@@ -8,7 +8,6 @@
 namespace gapless {
 namespace {
 
-constexpr std::uint64_t kBlockGrain = 512;
 constexpr std::size_t kLongestSite = 1024;        // each block carries its own
 constexpr std::uint64_t kSmallSegment = 2 * MiB;  // PyTorch's; it has no large one of that size
 

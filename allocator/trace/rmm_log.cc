@@ -13,7 +13,7 @@ namespace gapless {
 namespace {
 
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
-enum Field : std::size_t { kThread, kTime, kAction, kPointer, kSize, kStream, kFields };
+enum Field : std::size_t { kThread, kTime, kAction, kPointer, kBytes, kStream, kFields };
 
 // 0 where the name does not say.
 DeviceIndex device_of(const std::string& name) {
@@ -72,7 +72,7 @@ class LogReader {
     const std::string_view action = fields[kAction];
     if (action == "allocate failure") {
       event.kind = EventKind::oom;
-      event.bytes = lines_.number(fields[kSize], "size", UINT64_MAX);
+      event.bytes = lines_.number(fields[kBytes], "size", UINT64_MAX);
       push(trace_.events, event);
       return;
     }
@@ -80,7 +80,7 @@ class LogReader {
     if (!is_free && action != "allocate") {
       lines_.fail("unknown action \"" + CsvLines::shortened(action) + "\"");
     }
-    event.bytes = lines_.number(fields[kSize], "size", kMostTraceBytes);
+    event.bytes = lines_.number(fields[kBytes], "size", kMostTraceBytes);
     event.address = pointer(fields[kPointer]);
     if (event.address == 0 && event.bytes == 0) return;  // nothing was asked for, or given
     is_free ? add_free(event) : add_alloc(event);

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../.."
 
 packages=(cmake ninja-build g++ pkg-config ccache git python3 python3-venv
   libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libzstd-dev
+  zlib1g-dev node-d3
   clang-format clang-tidy mypy)
 
 # A tool from elsewhere will do; a library must be the package.

@@ -160,6 +160,16 @@ GAPLESS_MODEL_OPS=10000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asa
 suite tsan threads_test -R 'Thread|Mutex'
 wait "$fetching"
 
+part "pages in a browser"
+if tools/setup/browser.sh; then
+  rm -f build/view.xml
+  .venv/bin/python -m pytest -q tests/view --junit-xml build/view.xml || true
+  count view build/view.xml
+else
+  failed=$((failed + 1))
+  failures+=("view: install")
+fi
+
 part "gpu kit"
 check "gpu kit" gpu_kit
 
