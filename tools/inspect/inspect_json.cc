@@ -123,6 +123,7 @@ void add_events(json& entry, const MomentReport& report) {
                       {"large_requests_of_new_sizes", report.growths.new_sizes}};
   entry["leaks"] = to_json(report.leaks);
   entry["cures"] = to_json(report.cures);
+  entry["not_all_tried"] = report.too_long;
   entry["warnings"] = report.warnings;
   json course = json::array();
   for (const MemorySums& sums : report.course) course.push_back(to_json(sums, known));

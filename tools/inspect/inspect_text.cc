@@ -51,6 +51,7 @@ class Writer {
       moments();
     }
     if (!report_.cures.empty()) cures();
+    not_tried();
     kinds();
     groups();
     if (report_.has_events && !report_.reserved_known) {
@@ -172,12 +173,17 @@ class Writer {
                  first || !least ? Cell{""} : saved(*base.least_bytes, *cure.least_bytes)});
     }
     say(table);
-    if (!report_.work.least) {
-      sentence(
-          "Least capacities take many replays, and were not tried of so long a recording: "
-          "--try all does.");
-      text_ += '\n';
-    }
+  }
+
+  void not_tried() {
+    if (!report_.too_long) return;
+    sentence(
+        report_.cures.empty()
+            ? "What would help is found by replaying, which takes long for so many events, and "
+              "was not tried: --try all does."
+            : "Least capacities take many replays, and were not tried of so long a recording: "
+              "--try all does.");
+    text_ += '\n';
   }
 
   void kinds() {

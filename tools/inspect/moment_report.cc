@@ -139,6 +139,7 @@ MomentReport report_moment(Trace trace, const std::optional<MemoryState>& now,
   report.leaks = find_leaks(trace);
   report.course = course_of(trace, kColumns);
   report.work = options.work.value_or(affordable(trace));
+  report.too_long = !options.work && !report.work.least;
   const std::vector<std::string> sites = large_sites(report, trace);
   report.run.emplace(std::move(trace));
   if (report.work.reserved) {

@@ -50,6 +50,7 @@ struct MomentReport {
   std::optional<RecordedRun> run;  // with its trace
   bool reserved_known = true;
   CureWork work;            // what was tried
+  bool too_long = false;    // what was not asked to be left out was, since it takes long
   std::vector<Cure> cures;  // empty where none was
   std::vector<Finding> findings;
 };
