@@ -53,7 +53,8 @@ class Sorter {
       if (largest == nullptr || block.bytes > largest->bytes) largest = &block;
     }
     lost_.free_bytes += free;
-    const bool mostly_free = free >= segment.bytes / 4 * 3;
+    // Free pages of an expandable segment can be given back, whatever else is live in it.
+    const bool mostly_free = !segment.expandable && free >= segment.bytes / 4 * 3;
     for (std::size_t i = 0; i < segment.blocks.size(); ++i) {
       const StateBlock& block = segment.blocks[i];
       if (block.kind != StateBlock::Kind::free || block.bytes == 0) continue;

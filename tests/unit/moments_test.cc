@@ -187,6 +187,15 @@ TEST(LostMemory, WhatStaysWithABlockCountsAsBehindIt) {
   EXPECT_EQ(lost_memory(state).free_bytes, 0U);
 }
 
+TEST(LostMemory, AnExpandableSegmentIsNotPinned) {
+  Recorded run;
+  run.segment(0x1000'0000, 100 * MiB, true);
+  run.alloc(0x1000'0000 + 30 * MiB, 2 * MiB);
+  const LostMemory lost = lost_memory(state_at(run.trace(), run.now()));
+  EXPECT_EQ(lost.part(Loss::holes).bytes, 98 * MiB);
+  EXPECT_THAT(lost.pinned, IsEmpty());
+}
+
 TEST(Growths, TellWhatWasTakenThoughEnoughWasFree) {
   Recorded run;
   run.segment(0x1000'0000, 40 * MiB);

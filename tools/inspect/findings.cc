@@ -59,6 +59,13 @@ class Causes {
   [[nodiscard]] bool matters(std::uint64_t bytes) const {
     return share(bytes, reserved_) >= kWorthTelling;
   }
+  [[nodiscard]] bool mostly_expandable() const {
+    std::uint64_t bytes = 0;
+    for (const StateSegment& segment : report_.state.segments) {
+      if (segment.expandable) bytes += segment.bytes;
+    }
+    return bytes * 2 > reserved_;
+  }
   [[nodiscard]] std::string when() const {
     if (!report_.has_events) return "Now";
     if (report_.at == "peak") return "At the peak";
@@ -140,6 +147,7 @@ class Causes {
   [[nodiscard]] Cause changing_sizes() const {
     const Growths& growths = report_.growths;
     if (!report_.has_events || !growths.sizes_change() || !matters(free_bytes())) return {};
+    if (mostly_expandable()) return {};  // pieces are joined there, page by page
     std::string text = fmt::format(
         "Sizes change from step to step: {} of the requests above 1 MiB in the second half were of "
         "sizes that the first half never asked for.",
