@@ -74,31 +74,19 @@ json to_json(const std::string& file, const Trace& trace, const PageNumbers& num
   return entry;
 }
 
-// What is said of a trace at the top of the page.
-std::string finding(const Trace& trace, const PageNumbers& numbers) {
-  std::string text = fmt::format(
-      "{} ({}, device {}): {} events. At the peak {} were allocated", trace.name, trace.source,
-      trace.device, with_commas(numbers.events), format_bytes(numbers.peak_allocated_bytes));
-  text += numbers.peak_reserved_bytes ? fmt::format("; the most that was reserved is {}.",
-                                                    format_bytes(*numbers.peak_reserved_bytes))
-                                      : std::string("; what was reserved is not recorded.");
-  if (numbers.ooms != 0) {
-    text += fmt::format(" {} request{} ran out of memory.", with_commas(numbers.ooms),
-                        numbers.ooms == 1 ? "" : "s");
+// What `gapless inspect` says of it, without what takes long, and what is wrong with the recording.
+std::vector<std::string> findings_of(Trace trace) {
+  std::vector<std::string> findings;
+  const std::vector<std::string> warnings = trace.warnings;
+  if (!trace.events.empty()) {
+    MomentOptions options;
+    options.work = CureWork{affordable(trace).least, false};
+    for (const Finding& found : report_moment(std::move(trace), {}, options).findings) {
+      findings.push_back(found.text);
+    }
   }
-  for (const std::string& warning : trace.warnings) text += " Warning: " + warning + ".";
-  return text;
-}
-
-// What `gapless inspect` says of it; what takes long is left out.
-std::string causes(Trace trace) {
-  MomentOptions options;
-  options.work = CureWork{affordable(trace).least, false};
-  std::string text;
-  for (const Finding& found : report_moment(std::move(trace), {}, options).findings) {
-    text += " " + found.text;
-  }
-  return text;
+  for (const std::string& warning : warnings) findings.push_back("Warning: " + warning + ".");
+  return findings;
 }
 
 // Two files of one name in two folders get the folders' names as well.
@@ -150,7 +138,6 @@ int run(const ViewArguments& arguments) {
   if (to_stdout && arguments.as_json) throw InputError("--json: the page goes to standard output");
   if (to_stdout && arguments.open) throw InputError("--open: the page goes to standard output");
   std::vector<PageTrace> pages;
-  std::vector<std::string> findings;
   json list = json::array();
   const bool all_good = for_each_file(arguments.inputs, [&](const std::string& input) {
     std::vector<Trace> traces = load_traces(input);
@@ -160,15 +147,14 @@ int run(const ViewArguments& arguments) {
       }
       pages.push_back(page_trace(trace));
       if (traces.size() > 1) pages.back().title += fmt::format(" GPU {}", trace.device);
-      findings.push_back(finding(trace, pages.back().numbers));
       list.push_back(to_json(input, trace, pages.back().numbers));
-      if (!trace.events.empty()) findings.back() += causes(std::move(trace));
+      pages.back().findings = findings_of(std::move(trace));
       trace = {};  // the next one may be as large
     }
   });
   if (pages.empty()) return kExitBadInput;
   tell_apart(pages, list);
-  const std::string page = page_of(pages, findings);
+  const std::string page = page_of(pages);
   write_file(output, page);
   if (arguments.as_json) {
     fmt::print("{}\n",

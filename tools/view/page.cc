@@ -86,11 +86,12 @@ PageTrace page_trace(const Trace& trace) {
   return page;
 }
 
-std::string page_of(const std::vector<PageTrace>& traces,
-                    const std::vector<std::string>& findings) {
+std::string page_of(const std::vector<PageTrace>& traces) {
   nlohmann::json list = nlohmann::json::array();
-  for (const PageTrace& trace : traces) list.push_back({{"title", trace.title}});
-  const nlohmann::json about = {{"findings", findings}, {"traces", list}};
+  for (const PageTrace& trace : traces) {
+    list.push_back({{"title", trace.title}, {"findings", trace.findings}});
+  }
+  const nlohmann::json about = {{"traces", list}};
   std::string data = data_element("about", base64_of(deflated(json_text(about))));
   for (std::size_t i = 0; i < traces.size(); ++i) {
     data += data_element(fmt::format("trace-{}", i), traces[i].base64);

@@ -22,11 +22,12 @@ struct PageTrace {
   std::string title;  // "qwen-lora-varlen"
   PageNumbers numbers;
   std::string base64;  // of the deflated table
+  /// What stands at the top of the page while the trace is shown: whole sentences.
+  std::vector<std::string> findings;
 };
 PageTrace page_trace(const Trace& trace);
 
-/// The page. `findings` are whole sentences that stand at its top, for all traces together.
-std::string page_of(const std::vector<PageTrace>& traces, const std::vector<std::string>& findings);
+std::string page_of(const std::vector<PageTrace>& traces);
 
 /// zlib's format, which browsers call "deflate".
 std::string deflated(std::string_view bytes);

@@ -300,8 +300,17 @@ class App {
     this.top.append(element('h1', {text: 'gapless view'}), this.alone, this.choice, this.second, this.filter.root,
       element('span', {class: 'space'}), this.colourChoice,
       element('span', {class: 'switch', id: 'axis'}, this.axisButtons.events, this.axisButtons.time), this.themeButton, this.helpButton);
-    this.findings.append(...this.about.findings.map((text) => element('p', {text})));
-    this.findings.hidden = this.about.findings.length === 0;
+  }
+
+  // What was found in the traces that are shown.
+  tell(indices) {
+    const said = indices.flatMap((index) => {
+      const {title, findings} = this.about.traces[index];
+      const named = indices.length > 1 && findings.length > 0 ? [element('p', {class: 'of', text: title})] : [];
+      return [...named, ...findings.map((text, i) => element('p', {class: i === 0 ? 'first' : '', text}))];
+    });
+    this.findings.replaceChildren(...said);
+    this.findings.hidden = said.length === 0;
   }
 
   complain(text) {
@@ -325,6 +334,7 @@ class App {
     const wanted = [...new Set(indices)].slice(0, 2);
     const traces = [];
     for (const index of wanted) traces.push(await this.traceOf(index));
+    this.tell(wanted);
     for (const pane of this.panes) pane.close();
     this.panes = wanted.map((index, i) => new Pane(this, index, traces[i]));
     this.active = this.panes[0];
