@@ -90,16 +90,31 @@ class Ranges {
   std::map<std::uint64_t, TraceSegment> ranges_;
 };
 
+TraceSegment segment_of(const TraceEvent& event) {
+  return {event.address,
+          event.bytes,
+          event.stream,
+          event.pool,
+          event.kind == EventKind::segment_map || event.kind == EventKind::segment_unmap,
+          event.bytes <= kSmallSegment ? "small" : "large"};
+}
+
 std::vector<TraceSegment> segments_at(const Trace& trace, std::size_t event) {
   Ranges ranges(trace.segments);
+  if (!trace.has_segments) {  // from the begin
+    for (std::size_t i = 0; i <= event && i < trace.events.size(); ++i) {
+      const TraceEvent& done = trace.events[i];
+      if (adds_memory(done.kind)) ranges.add(segment_of(done));
+      if (takes_memory(done.kind)) ranges.remove(done.address, done.bytes);
+    }
+    return ranges.joined();
+  }
   for (std::size_t i = trace.events.size(); i-- > event + 1;) {
     const TraceEvent& undone = trace.events[i];
     if (adds_memory(undone.kind)) {
       ranges.remove(undone.address, undone.bytes);
     } else if (takes_memory(undone.kind)) {
-      ranges.add({undone.address, undone.bytes, undone.stream, undone.pool,
-                  undone.kind == EventKind::segment_unmap,
-                  undone.bytes <= kSmallSegment ? "small" : "large"});
+      ranges.add(segment_of(undone));
     }
   }
   return ranges.joined();
@@ -282,6 +297,11 @@ Moments find_moments(const Trace& trace) {
   }
   found.at_end = walk.sums();
   return found;
+}
+
+bool tells_of_segments(const Trace& trace) {
+  return trace.has_segments ||
+         (trace.recorded_peak_reserved_bytes != 0 && reserved_at_begin(trace) == 0);
 }
 
 MemoryState state_at(const Trace& trace, std::size_t event) {

@@ -67,7 +67,12 @@ struct Moments {
 /// Of a trace with events.
 Moments find_moments(const Trace& trace);
 
-/// What lay where right after that event (before a request that failed).
+/// Whether the recording tells of every segment: of those at its end, or since nothing was reserved
+/// when it began.
+bool tells_of_segments(const Trace& trace);
+
+/// What lay where right after that event (before a request that failed). Blocks of which no segment
+/// is known are segments by themselves.
 MemoryState state_at(const Trace& trace, std::size_t event);
 
 /// Of `columns` equal parts of the recording the most of each sum.

@@ -488,6 +488,10 @@ TEST_F(Command, InspectShowsARecordingAtTheMomentAskedFor) {
   EXPECT_EQ(peak["at"], "peak");
   EXPECT_EQ(peak["at_moment"],
             peak["at_peak"].patch(json::parse(R"([{"op":"remove","path":"/event"}])")));
+  // A trace says of its peak what the snapshot says that it was made of, with or without segments.
+  const json snapshot = moment(GAPLESS_SNAPSHOT);
+  EXPECT_EQ(peak["total"], snapshot["total"]);
+  EXPECT_EQ(peak["findings"][0], snapshot["findings"][0]);
   const json end = moment("--at end " GAPLESS_SNAPSHOT);
   EXPECT_EQ(end["event"], end["events"].get<int>() - 1);
   EXPECT_EQ(end["total"]["reserved_bytes"], end["at_end"]["reserved_bytes"]);

@@ -103,6 +103,23 @@ TEST(Moments, SegmentsAreUndoneFromTheEnd) {
   EXPECT_THAT(state_at(run.trace(), run.now()).segments, SizeIs(1));
 }
 
+TEST(Moments, SegmentsAreDoneFromTheBeginWhereTheEndIsNotTold) {
+  Recorded run;
+  run.segment(0x1000'0000, 20 * MiB);
+  run.free(run.alloc(0x1000'0000, 16 * MiB))
+      .segment(0x2000'0000, 40 * MiB)
+      .segment_gone(0x1000'0000);
+  Trace trace = run.trace();
+  EXPECT_TRUE(tells_of_segments(trace));
+  trace.has_segments = false;
+  trace.segments.clear();
+  EXPECT_TRUE(tells_of_segments(trace));  // nothing was reserved when it began
+  EXPECT_EQ(analyze(state_at(trace, 1)).total.reserved_bytes, 20 * MiB);
+  EXPECT_EQ(analyze(state_at(trace, run.now())).total.reserved_bytes, 40 * MiB);
+  trace.recorded_peak_reserved_bytes += 2 * MiB;  // what was there before, nobody knows where
+  EXPECT_FALSE(tells_of_segments(trace));
+}
+
 TEST(Moments, MappedPartsOfAnExpandableSegmentAreOne) {
   Recorded run;
   run.segment(0x1000'0000, 20 * MiB, true).segment(0x1000'0000 + 20 * MiB, 20 * MiB, true);

@@ -33,7 +33,12 @@ class Causes {
       : report_(report),
         lost_(report.lost),
         reserved_(report.fragmentation.total.reserved_bytes),
-        allocated_(report.fragmentation.total.allocated_bytes) {}
+        allocated_(report.fragmentation.total.allocated_bytes) {
+    if (report.segments_known) return;
+    lost_ = {};
+    reserved_ = report.sums.reserved_bytes;
+    lost_.free_bytes = reserved_ - std::min(reserved_, report.sums.active_bytes);
+  }
 
   std::vector<Finding> all() {
     tell_what();
@@ -111,7 +116,9 @@ class Causes {
                     report_.moments.ended_with_oom ? "The run ended" : "A request ran",
                     with_commas(report_.event), format_bytes(event.bytes), at_site(site),
                     format_bytes(report_.sums.active_bytes));
-    if (reserved_ != 0 && report_.reserved_known && free_bytes() == 0) {
+    if (!report_.segments_known && report_.reserved_known) {
+      text += fmt::format(" of {} reserved", format_bytes(reserved_));
+    } else if (reserved_ != 0 && report_.reserved_known && free_bytes() == 0) {
       text += fmt::format(", all of {} reserved", format_bytes(reserved_));
     } else if (reserved_ != 0 && report_.reserved_known) {
       text += fmt::format(
@@ -278,7 +285,7 @@ class Causes {
   }
 
   const MomentReport& report_;
-  const LostMemory& lost_;
+  LostMemory lost_;
   std::uint64_t reserved_;
   std::uint64_t allocated_;
   std::vector<Finding> findings_;

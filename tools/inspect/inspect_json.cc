@@ -113,6 +113,7 @@ void add_events(json& entry, const MomentReport& report) {
   entry["at_reserved_peak"] = to_json(report.moments.at_reserved_peak, known);
   entry["at_reserved_peak"]["event"] = report.moments.reserved_peak;
   entry["at_end"] = to_json(report.moments.at_end, known);
+  entry["segments_known"] = report.segments_known;
   entry["ended_out_of_memory"] = report.moments.ended_with_oom;
   entry["kinds"] = to_json(report.kinds);
   entry["growths"] = {{"times", report.growths.times},

@@ -54,7 +54,7 @@ class Writer {
     not_tried();
     kinds();
     groups();
-    if (report_.has_events && !report_.reserved_known) {
+    if (!report_.segments_known) {
       biggest();
       return std::move(text_);
     }

@@ -126,6 +126,7 @@ MomentReport report_moment(Trace trace, const std::optional<MemoryState>& now,
   report.event = event_of(options.at, report.moments, trace, report.at);
   report.sums = sums_at(trace, report.event);
   report.reserved_known = trace.recorded_peak_reserved_bytes != 0;
+  report.segments_known = tells_of_segments(trace);
   const bool at_end = report.event + 1 == trace.events.size();
   if (at_end && now) {
     report.state = of_device(*now, trace.device);

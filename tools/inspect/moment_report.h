@@ -49,9 +49,10 @@ struct MomentReport {
   std::vector<std::string> warnings;
   std::optional<RecordedRun> run;  // with its trace
   bool reserved_known = true;
-  CureWork work;            // what was tried
-  bool too_long = false;    // what was not asked to be left out was, since it takes long
-  std::vector<Cure> cures;  // empty where none was
+  bool segments_known = true;  // else what is free is known by its sum alone
+  CureWork work;               // what was tried
+  bool too_long = false;       // what was not asked to be left out was, since it takes long
+  std::vector<Cure> cures;     // empty where none was
   std::vector<Finding> findings;
 };
 
