@@ -509,8 +509,10 @@ TEST(HostileCsv, AnyLinesStayWithinTheBudget) {
     const std::string number = std::to_string(i);
     allocations += ",0:0:0,allocate," + number + ",1,0\n";
     frees += ",0:0:0,free," + number + ",1,0\n";
-    streams += ",0:0:0,allocate failure,,1," + number + "\n";
     buffers += number + ",0,1,1\n";
+  }
+  for (std::size_t i = 0; i <= kMostStreams; ++i) {
+    streams += ",0:0:0,allocate failure,,1," + std::to_string(i) + "\n";
   }
   EXPECT_EQ(error_of(allocations), "");
   EXPECT_EQ(error_of(frees), "");
