@@ -246,6 +246,7 @@ void add_optimizer(Causes& causes, Peak& peak) {
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::vector<std::string> parts;
+  parts.reserve(shape.size());
   for (const std::uint64_t size : shape) parts.push_back(with_commas(size));
   return fmt::format("{}", fmt::join(parts, " x "));
 }
