@@ -691,7 +691,7 @@ async function start() {
   const loading = document.getElementById('loading');
   try {
     if (typeof DecompressionStream === 'undefined') {
-      throw new Error('This browser cannot unpack the data. It needs Chrome 80, Firefox 113, Safari 16.4 or newer.');
+      throw new Error('This browser cannot unpack the data. It needs Chrome 111, Firefox 113, Safari 16.4 or newer.');
     }
     document.documentElement.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
     const about = JSON.parse(new TextDecoder().decode(await unpackElement('about')));

@@ -198,7 +198,7 @@ class Flame extends Chart {
     const context = this.context;
     context.textAlign = 'center';
     context.fillStyle = themeColour('quiet');
-    const lines = ['No call stacks are in this trace.', 'torch.cuda.memory._record_memory_history(stacks="all") records them.'];
+    const lines = ['No call stacks are in this trace. To record them:', 'torch.cuda.memory._record_memory_history(stacks="all")'];
     lines.forEach((line, i) => context.fillText(fittingText(context, line, this.width - 20), this.width / 2, this.height / 2 + 20 + i * 18));
   }
 
