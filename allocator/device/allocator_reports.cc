@@ -120,7 +120,8 @@ Status DeviceAllocator::add_peer(DeviceIndex peer) {
 
 void DeviceAllocator::set_mapping_observer(std::function<void(const MappingChange&)> observer) {
   const std::scoped_lock lock(lock_);
-  main_.heap.set_mapping_observer(std::move(observer));
+  mapping_observer_ = std::move(observer);
+  observe_mappings();
 }
 
 Status DeviceAllocator::trim(std::uint64_t keep_bytes) {

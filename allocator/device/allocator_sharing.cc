@@ -114,6 +114,7 @@ bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockI
   const auto found = pinned_.find(address);
   if (found == pinned_.end()) return false;
   found->second.freed = id;
+  if (ring_ != nullptr) record(AllocatorEvent::Kind::free_requested, arena, id);
   const Block& block = arena.heap.blocks()[id];
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);

@@ -8,6 +8,7 @@
 #include "allocator/trace/minimalloc.h"
 #include "allocator/trace/pickle.h"
 #include "allocator/trace/rmm_log.h"
+#include "allocator/trace/streamed_format.h"
 
 namespace gapless {
 namespace {
@@ -21,6 +22,8 @@ std::vector<Trace> read_traces(std::string bytes, const std::string& path, bool 
   std::vector<Trace> traces;
   if (looks_like_compact(bytes)) {
     traces = read_compact(bytes, path);
+  } else if (looks_like_streamed(bytes)) {
+    traces = read_streamed(bytes, path);
   } else if (looks_like_rmm_log(bytes)) {
     traces.push_back(with_events(read_rmm_log(bytes, path), path));
   } else if (looks_like_minimalloc(bytes)) {
