@@ -56,8 +56,7 @@ int stop(LiveClient& client, const RecordArguments& arguments) {
 // Whether it records still; false where it has ended, with its file whole.
 bool goes_on(LiveClient& client) {
   try {
-    const json recording =
-        json::parse(client.ask(R"({"do":"status"})")).value("recording", json());
+    const json recording = json::parse(client.ask(R"({"do":"status"})")).value("recording", json());
     return recording.is_object() && recording.value("on", false);
   } catch (const InputError&) {
     if (std::filesystem::exists("/proc/" + std::to_string(client.pid()))) throw;
@@ -73,8 +72,8 @@ int run(const RecordArguments& arguments) {
                                     ? "record-" + std::to_string(arguments.pid) + ".gtrace"
                                     : arguments.output)
           .string();
-  (void)client.ask(json_text(
-      json{{"do", "record"}, {"path", path}, {"stacks", !arguments.no_stacks}}));
+  (void)client.ask(
+      json_text(json{{"do", "record"}, {"path", path}, {"stacks", !arguments.no_stacks}}));
   if (arguments.detach) {
     if (arguments.as_json) {
       fmt::print("{}\n", json_text(json{{"path", path}}, 1));

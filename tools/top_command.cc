@@ -82,8 +82,7 @@ int once(const TopArguments& arguments) {
     pause_for(kBetweenS);
     processes = look(arguments);
   }
-  const std::string text =
-      screen.text(processes, terminal_columns(STDOUT_FILENO), colour_wanted());
+  const std::string text = screen.text(processes, terminal_columns(STDOUT_FILENO), colour_wanted());
   if (!arguments.prometheus.empty()) write_file(arguments.prometheus, prometheus_text(processes));
   if (arguments.as_json) {
     fmt::print("{}\n", json_text(json_of(processes, screen), 1));
@@ -126,9 +125,8 @@ int watch(const TopArguments& arguments) {
       fmt::print("{}\n", json_text(json_of(processes, screen)));
     } else if (!quiet) {
       if (processes.empty()) text = paragraph(kNobody);
-      const std::string head =
-          fmt::format("gapless top, {}, every {:g} s; Ctrl-C ends\n\n", clock_text(),
-                      arguments.interval_s);
+      const std::string head = fmt::format("gapless top, {}, every {:g} s; Ctrl-C ends\n\n",
+                                           clock_text(), arguments.interval_s);
       fmt::print("{}{}{}", terminal ? "\x1b[H\x1b[2J" : "", head, text);
     }
     std::fflush(stdout);
@@ -157,19 +155,18 @@ void add_top(CLI::App& app, int& status) {
       "\n"
       "Exit status: 0; 2 where a process that was named cannot be asked, or the file not "
       "written.");
-  command->add_option("PID", arguments->pids, "Only these processes")
-      ->check(CLI::PositiveNumber);
+  command->add_option("PID", arguments->pids, "Only these processes")->check(CLI::PositiveNumber);
   command->add_option("-i,--interval", arguments->interval_s, "Seconds from one look to the next")
       ->check(CLI::Range(0.05, 86400.0))
       ->capture_default_str();
   command->add_flag("--once", arguments->once, "Look once and end");
   command->add_flag("--json", arguments->as_json, "As JSON; without --once a line for each look");
-  command->add_option("--prometheus", arguments->prometheus,
-                      "Write to this file in Prometheus' text format, and nothing to the terminal")
+  command
+      ->add_option("--prometheus", arguments->prometheus,
+                   "Write to this file in Prometheus' text format, and nothing to the terminal")
       ->option_text("FILE");
-  command->callback([arguments, &status] {
-    status = arguments->once ? once(*arguments) : watch(*arguments);
-  });
+  command->callback(
+      [arguments, &status] { status = arguments->once ? once(*arguments) : watch(*arguments); });
 }
 
 }  // namespace gapless::tools

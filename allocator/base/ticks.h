@@ -23,7 +23,8 @@ inline std::uint64_t ticks() {
 #endif
 }
 
-/// Turns ticks into microseconds since 1970, between and beyond two moments at which both were read.
+/// Turns ticks into microseconds since 1970, between and beyond two moments at which both were
+/// read.
 class TickClock {
  public:
   TickClock() { mark(); }

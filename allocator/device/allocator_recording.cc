@@ -30,7 +30,9 @@ AllocatorEvent event_of(AllocatorEvent::Kind kind, DeviceAddress address, std::u
   event.address = address;
   event.bytes = bytes;
   event.stream = stream;
-  event.ticks = ticks();
+  // The clock is most of what an event costs. A free happens after the event before it, and
+  // whoever takes events out of the ring knows when it looked last.
+  if (kind != AllocatorEvent::Kind::free) event.ticks = ticks();
   event.pool_creator = static_cast<std::uint32_t>(pool.first);
   event.pool_number = static_cast<std::uint32_t>(pool.second);
   event.kind = kind;
@@ -133,10 +135,12 @@ void DeviceAllocator::find_caller() const {
 
 void DeviceAllocator::record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id) {
   const Block& block = arena.heap.blocks()[id];
-  PoolId pool;
-  if (pools_.active() || pools_.any()) pool = pool_id(arena.heap.streams().sets().pool_of(block.owner));
-  record(kind, arena.address_of(id), block.size * kUnitBytes - block.extra,
-         stream_of(arena, block.owner), pool);
+  if (block.owner != recorded_owner_.owner || &arena != recorded_owner_.arena) [[unlikely]] {
+    recorded_owner_ = {&arena, block.owner, stream_of(arena, block.owner),
+                       pool_id(arena.heap.streams().sets().pool_of(block.owner))};
+  }
+  record(kind, arena.address_of(id), block.size * kUnitBytes - block.extra, recorded_owner_.stream,
+         recorded_owner_.pool);
 }
 
 void DeviceAllocator::record(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,

@@ -548,6 +548,14 @@ class DeviceAllocator {
   DeferredFrees deferred_;
   std::shared_ptr<EventRing> ring_;  // nullptr: nothing is recorded
   std::atomic<StackSource> stack_source_{nullptr};
+  // Whose block was recorded last: mostly the next one's, too.
+  struct RecordedOwner {
+    const Arena* arena = nullptr;
+    Owner owner = 0;
+    StreamHandle stream = 0;
+    PoolId pool;
+  };
+  RecordedOwner recorded_owner_;
   std::function<void(const MappingChange&)> mapping_observer_;
   std::optional<int> capture_marks_;  // captures that note_capture() told of
   std::uint64_t peak_spilled_bytes_ = 0;

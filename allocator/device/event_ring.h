@@ -30,7 +30,7 @@ struct AllocatorEvent {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;  // as asked for
   StreamHandle stream = 0;
-  std::uint64_t ticks = 0;         // base/ticks.h
+  std::uint64_t ticks = 0;         // base/ticks.h; 0 of a free: some time after the one before
   std::uint32_t stack = 0;         // of the program; 0: unknown
   std::uint32_t pool_creator = 0;  // the pool's id, whose numbers are small
   std::uint32_t pool_number = 0;
@@ -43,7 +43,7 @@ class EventRing {
   explicit EventRing(std::size_t events) : events_(events), mask_(events - 1) {}
 
   /// By one thread at a time.
-  void push(const AllocatorEvent& event) {
+  [[gnu::always_inline]] void push(const AllocatorEvent& event) {
     const std::uint64_t at = pushed_.load(std::memory_order_relaxed);
     if (at - taken_seen_ + 2 > events_.size()) [[unlikely]] {
       taken_seen_ = taken_.load(std::memory_order_acquire);
@@ -53,13 +53,9 @@ class EventRing {
         return;
       }
     }
-    if (lost_now_ != 0) [[unlikely]] {
-      push_lost(event.ticks);
-      push(event);
-      return;
-    }
-    events_[at & mask_] = event;
-    pushed_.store(at + 1, std::memory_order_release);
+    if (lost_now_ != 0) [[unlikely]]
+      return push_after_loss(event);
+    put(at, event);
   }
 
   /// By one other thread: calls f(event) for each that is there.
@@ -75,13 +71,20 @@ class EventRing {
   [[nodiscard]] std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
-  [[gnu::noinline]] void push_lost(std::uint64_t ticks) {
-    AllocatorEvent event;
-    event.kind = AllocatorEvent::Kind::lost;
-    event.bytes = lost_now_;
-    event.ticks = ticks;
+  void put(std::uint64_t at, const AllocatorEvent& event) {
+    events_[at & mask_] = event;
+    pushed_.store(at + 1, std::memory_order_release);
+  }
+  // There is room for two.
+  [[gnu::noinline]] void push_after_loss(const AllocatorEvent& event) {
+    AllocatorEvent lost;
+    lost.kind = AllocatorEvent::Kind::lost;
+    lost.bytes = lost_now_;
+    lost.ticks = event.ticks;
     lost_now_ = 0;
-    push(event);
+    const std::uint64_t at = pushed_.load(std::memory_order_relaxed);
+    put(at, lost);
+    put(at + 1, event);
   }
 
   static constexpr std::size_t kLine = 64;  // of a cache

@@ -74,7 +74,8 @@ enum class DumpSignal : std::uint8_t { none, usr1, usr2 };
     "signal at which a dump is written, to that folder or the one the program runs in: USR1, "     \
     "USR2 or none; the program must not use it itself")                                            \
   X(folder, record, "",                                                                            \
-    "folder to record to, one file a process: every request, for gapless replay, inspect and view") \
+    "folder to record to, one file a process: every request, for gapless replay, inspect and "     \
+    "view")                                                                                        \
   X(flag, record_stacks, true,                                                                     \
     "record where in the program requests come from; off: a few nanoseconds a request, not "       \
     "microseconds")                                                                                \

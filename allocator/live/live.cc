@@ -137,18 +137,14 @@ void say(const std::string& text) {
 }  // namespace
 
 Live::Live(Allocator& devices, const Options& options)
-    : devices_(devices),
-      options_(options),
-      recorder_(devices),
-      after_fork_([this] { forget(); }) {
+    : devices_(devices), options_(options), recorder_(devices), after_fork_([this] { forget(); }) {
   recorder_.set_stack_source(native_stack);
   if (!options.record.empty()) {
     // A process may make several allocators.
     static std::atomic<int> made{0};
     const int number = made.fetch_add(1);
     const std::string rest = number == 0 ? ".gtrace" : "-" + std::to_string(number) + ".gtrace";
-    recorder_.begin(file_in(options.record, process_name("record", rest)),
-                    options.record_stacks);
+    recorder_.begin(file_in(options.record, process_name("record", rest)), options.record_stacks);
   }
   if (options.live) {
     page_ = LivePage::open([this](std::string_view request) { return answer(request); },
@@ -159,7 +155,8 @@ Live::Live(Allocator& devices, const Options& options)
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
-    (void)::sigaction(options.dump_signal == DumpSignal::usr1 ? SIGUSR1 : SIGUSR2, &action, nullptr);
+    (void)::sigaction(options.dump_signal == DumpSignal::usr1 ? SIGUSR1 : SIGUSR2, &action,
+                      nullptr);
   }
   Everyone& all = everyone();
   const std::scoped_lock lock(all.mutex);
@@ -269,8 +266,8 @@ std::string Live::dump(const std::string& path) {
 void Live::dump_for_signal() {
   try {
     const std::string folder = options_.dump_on_oom.empty() ? "." : options_.dump_on_oom;
-    const std::string path = file_in(
-        folder, process_name("signal", "-" + std::to_string(++dumps_) + ".dump.json"));
+    const std::string path =
+        file_in(folder, process_name("signal", "-" + std::to_string(++dumps_) + ".dump.json"));
     (void)dump(path);
     say("wrote " + path);
   } catch (const std::exception& failed) {

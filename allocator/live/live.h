@@ -32,9 +32,7 @@ class Live {
   ~Live();
 
   /// Who knows where in the program a thread is (StackTable); native frames where nobody is set.
-  void set_stack_source(DeviceAllocator::StackSource source) {
-    recorder_.set_stack_source(source);
-  }
+  void set_stack_source(DeviceAllocator::StackSource source) { recorder_.set_stack_source(source); }
   /// PyTorch's snapshot, as bytes of a pickle, for dumps to a path that ends with .pickle.
   void set_snapshot(std::function<std::string()> snapshot);
 

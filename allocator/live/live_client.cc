@@ -40,8 +40,8 @@ bool any_entry(const std::string& folder, F&& f) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The path of its page's descriptor; empty where it has none. errno: why it cannot be seen.
@@ -94,8 +94,8 @@ LiveClient::LiveClient(int pid) : pid_(pid) {
   struct stat facts {};
   void* memory = MAP_FAILED;
   if (::fstat(descriptor_, &facts) == 0 && facts.st_size == sizeof(LivePageLayout)) {
-    memory = ::mmap(nullptr, sizeof(LivePageLayout), PROT_READ | PROT_WRITE, MAP_SHARED,
-                    descriptor_, 0);
+    memory =
+        ::mmap(nullptr, sizeof(LivePageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
   }
   if (memory == MAP_FAILED) {
     ::close(descriptor_);

@@ -21,9 +21,7 @@ std::uint32_t* word_of(std::atomic<std::uint32_t>& word) {
   return reinterpret_cast<std::uint32_t*>(&word);
 }
 
-std::string error_text(const char* what) {
-  return json_text(nlohmann::json{{"error", what}});
-}
+std::string error_text(const char* what) { return json_text(nlohmann::json{{"error", what}}); }
 
 }  // namespace
 
@@ -44,8 +42,8 @@ std::unique_ptr<LivePage> LivePage::open(Answer answer, std::function<void()> on
   if (descriptor < 0) return nullptr;
   void* memory = MAP_FAILED;
   if (::ftruncate(descriptor, sizeof(LivePageLayout)) == 0) {
-    memory = ::mmap(nullptr, sizeof(LivePageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor,
-                    0);
+    memory =
+        ::mmap(nullptr, sizeof(LivePageLayout), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   }
   if (memory == MAP_FAILED) {
     ::close(descriptor);
@@ -58,7 +56,8 @@ std::unique_ptr<LivePage> LivePage::open(Answer answer, std::function<void()> on
   page->pid = static_cast<std::uint32_t>(::getpid());
   std::atomic_thread_fence(std::memory_order_release);
   page->magic = LivePageLayout::kMagic;
-  return std::unique_ptr<LivePage>(new LivePage(descriptor, page, std::move(answer), std::move(on_signal)));
+  return std::unique_ptr<LivePage>(
+      new LivePage(descriptor, page, std::move(answer), std::move(on_signal)));
 }
 
 LivePage::LivePage(int descriptor, LivePageLayout* page, Answer answer,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -22,8 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// PyTorch makes well below a million requests a second: room for a tenth of one.
-constexpr std::size_t kRingEvents = std::size_t{1} << 17;
+// PyTorch makes well below a million requests a second: room for a thirtieth of one, small enough
+// to stay in a cache.
+constexpr std::size_t kRingEvents = std::size_t{1} << 15;
 constexpr std::chrono::milliseconds kEvery{10};
 constexpr std::chrono::seconds kFlushEvery{1};
 constexpr std::size_t kMostSites = 20;
@@ -70,7 +72,8 @@ struct Recorder::Session {
   void open() {
     constexpr int kMode = 0644;
     descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
-    if (descriptor < 0) throw InputError(path, "", std::string("cannot be made: ") + std::strerror(errno));
+    if (descriptor < 0)
+      throw InputError(path, "", std::string("cannot be made: ") + std::strerror(errno));
   }
 
   void write(std::string_view bytes) {
@@ -85,18 +88,20 @@ struct Recorder::Session {
     }
   }
 
-  [[nodiscard]] StreamedEvent streamed(const AllocatorEvent& event) const {
-    return {kind_of(event.kind), event.address,           event.bytes,
-            event.stream,        event.pool_creator,      event.pool_number,
-            clock.us_at(event.ticks), event.stack};
+  [[nodiscard]] StreamedEvent streamed(const AllocatorEvent& event, std::uint64_t at) const {
+    return {kind_of(event.kind), event.address,     event.bytes,     event.stream,
+            event.pool_creator,  event.pool_number, clock.us_at(at), event.stack};
   }
 
   void take(std::size_t trace) {
+    // What is taken now was not there when the ring was looked at last.
+    std::uint64_t at = std::exchange(looked_at[trace], ticks());
     rings[trace]->take([&](const AllocatorEvent& event) {
+      at = std::max(at, event.ticks);
       if (event.kind == AllocatorEvent::Kind::lost) {
         writer.lost(trace, event.bytes);
       } else {
-        writer.event(trace, streamed(event));
+        writer.event(trace, streamed(event, at));
       }
     });
   }
@@ -121,6 +126,7 @@ struct Recorder::Session {
   TickClock clock;
   StackTable::Told told;
   std::vector<std::shared_ptr<EventRing>> rings;
+  std::vector<std::uint64_t> looked_at;  // ticks, by ring
   StreamedWriter writer{[this](std::string_view bytes) { write(bytes); }};
   std::string error;
 
@@ -158,6 +164,7 @@ void Recorder::begin(const std::string& path, bool stacks) {
           devices_.device(i)->begin_recording(ring, stacks ? stack_source_ : nullptr);
       if (!there) throw InputError(path, "", "this process is being recorded already");
       session->rings.push_back(std::move(ring));
+      session->looked_at.push_back(ticks());
       StreamedDevice& device = devices.emplace_back();
       device = {name_of(path), "gapless", i, {}};
       std::vector<StreamedEvent>& blocks = initial.emplace_back();
@@ -168,7 +175,7 @@ void Recorder::begin(const std::string& path, bool stacks) {
           segment.bytes = event.bytes;
           device.mapped.push_back(segment);
         } else {
-          blocks.push_back(session->streamed(event));
+          blocks.push_back(session->streamed(event, event.ticks));
         }
       }
     }
@@ -220,16 +227,14 @@ Recorder::State Recorder::state() {
   for (const auto& ring : session_->rings) state.lost += ring->lost();
   state.file_bytes = session_->file_bytes;
   state.error = session_->error;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> most;
+  std::map<std::string, std::uint64_t> by_site;  // one may be called from many places
   for (const auto& [stack, bytes] : session_->writer.live_by_stack()) {
-    if (bytes != 0) most.emplace_back(bytes, stack);
+    if (bytes != 0) by_site[call_site_of(stack)] += bytes;
   }
-  const std::size_t count = std::min(most.size(), kMostSites);
-  std::partial_sort(most.begin(), most.begin() + static_cast<std::ptrdiff_t>(count), most.end(),
-                    std::greater<>());
-  for (std::size_t i = 0; i < count; ++i) {
-    state.sites.push_back({call_site_of(most[i].second), most[i].first});
-  }
+  for (const auto& [site, bytes] : by_site) state.sites.push_back({site, bytes});
+  std::stable_sort(state.sites.begin(), state.sites.end(),
+                   [](const Site& a, const Site& b) { return a.live_bytes > b.live_bytes; });
+  if (state.sites.size() > kMostSites) state.sites.resize(kMostSites);
   return state;
 }
 

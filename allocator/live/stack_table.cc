@@ -18,15 +18,15 @@ std::string demangled(const char* name) {
   return status == 0 && text != nullptr ? text.get() : name;
 }
 
-// "function (library.so)"; without its folder, since that is in every frame.
+// "library.so:0 function", as frames of PyTorch's are written: the line is not known.
 std::string native_text(void* address) {
   Dl_info info{};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "unknown native code";
   const std::string path = info.dli_fname;
   const std::string library = path.substr(path.rfind('/') + 1);
-  if (info.dli_sname != nullptr) return demangled(info.dli_sname) + " (" + library + ")";
-  const auto offset = reinterpret_cast<std::uintptr_t>(address) -
-                      reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  if (info.dli_sname != nullptr) return library + ":0 " + demangled(info.dli_sname);
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   std::array<char, 32> digits{};
   std::snprintf(digits.data(), digits.size(), "+0x%zx", static_cast<std::size_t>(offset));
   return library + digits.data();
@@ -75,9 +75,8 @@ std::uint32_t native_stack() {
     const auto at = static_cast<std::size_t>(i);
     keys[at] = {reinterpret_cast<std::uintptr_t>(addresses[at]), 0};
   }
-  return recorded_stacks().number_of(
-      std::span(keys).first(static_cast<std::size_t>(count)),
-      [&](std::size_t i) { return native_text(addresses[i]); });
+  return recorded_stacks().number_of(std::span(keys).first(static_cast<std::size_t>(count)),
+                                     [&](std::size_t i) { return native_text(addresses[i]); });
 }
 
 }  // namespace gapless

@@ -76,7 +76,8 @@ class StackTable {
 StackTable& recorded_stacks();
 
 /// The calling thread's stack of native frames in recorded_stacks(): what a program without Python
-/// has. Texts are what the dynamic linker knows: "function (library.so)" or "library.so+0x1234".
+/// has. Texts are what the dynamic linker knows: "library.so:0 function", else "library.so+0x1234",
+/// which addr2line understands.
 std::uint32_t native_stack();
 
 }  // namespace gapless

@@ -9,7 +9,7 @@
 namespace gapless {
 namespace {
 
-constexpr std::size_t kLongestSite = 1024;        // each block carries its own
+constexpr std::size_t kLongestSite = 1024;  // each block carries its own
 
 // What was reserved before the first event: the recording tells the most there was.
 std::uint64_t reserved_at_begin(const Trace& trace) {

@@ -265,8 +265,8 @@ class Reader {
     }
     const std::uint64_t offset = fields.number("offset");
     const std::string place = "frame at byte " + std::to_string(offset);
-    const std::string raw =
-        unpack_zstd_frame(part(offset, fields.number("bytes"), fields.place_of("bytes")), budget_, place);
+    const std::string raw = unpack_zstd_frame(
+        part(offset, fields.number("bytes"), fields.place_of("bytes")), budget_, place);
     if (raw.size() != count * sizeof(TraceEvent)) {
       throw InputError(
           name_, place,

@@ -79,7 +79,9 @@ std::vector<TraceSegment> SegmentRanges::joined() const {
     if (!all.empty()) {
       TraceSegment& last = all.back();
       if (last.expandable && range.expandable && last.address + last.bytes == address &&
-          last.stream == range.stream && last.pool == range.pool && last.type == range.type) {
+          last.stream == range.stream && last.pool == range.pool) {
+        // Of what was mapped in one go and is no more than a page nobody knows the pool.
+        if (range.type == "large") last.type = range.type;
         last.bytes += range.bytes;
         continue;
       }

@@ -38,7 +38,8 @@ class StreamReader {
       at += kHeaderBytes + header.bytes;
     }
     if (traces_.empty()) throw InputError(name_, "byte 8", "the file is cut off before any event");
-    if (ended_ && at != bytes_.size()) throw InputError(name_, place_, "more follows after the end");
+    if (ended_ && at != bytes_.size())
+      throw InputError(name_, place_, "more follows after the end");
     finish(bytes_.size() - at);
     return std::move(traces_);
   }

@@ -80,8 +80,7 @@ std::uint8_t StreamedWriter::pool_index(std::size_t trace, const StreamedEvent& 
 
 std::uint32_t StreamedWriter::site_index(std::uint32_t stack) {
   if (stack == 0) return 0;
-  const auto [at, fresh] =
-      sites_.emplace(stack, static_cast<std::uint32_t>(sites_.size() + 1));
+  const auto [at, fresh] = sites_.emplace(stack, static_cast<std::uint32_t>(sites_.size() + 1));
   if (fresh) new_sites_.push_back(stack);
   return at->second;
 }

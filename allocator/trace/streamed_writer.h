@@ -4,8 +4,9 @@
 //   event(0, free at 0x7f..)                     which its free has, too
 //   flush()                                      a frame of names if any are new, then of events
 //
-// What it holds is what is live, the names, and the events that wait. Where events were lost it keeps the trace such that each block is allocated once and freed once: an address
-// that is allocated again was freed, what is freed and was never seen is left out.
+// What it holds is what is live, the names, and the events that wait. Where events were lost it
+// keeps the trace such that each block is allocated once and freed once: an address that is
+// allocated again was freed, what is freed and was never seen is left out.
 #pragma once
 
 #include <cstdint>

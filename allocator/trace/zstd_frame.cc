@@ -28,8 +28,7 @@ std::string unpack_zstd_frame(std::string_view packed, ReadBudget& budget,
   budget.hold(size, place);
   budget.work(size / 16 + packed.size(), place);
   std::string bytes(size, '\0');
-  const std::size_t got =
-      ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
+  const std::size_t got = ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
   if (ZSTD_isError(got) != 0 || got != size) {
     throw InputError(budget.file(), place,
                      ZSTD_isError(got) != 0 ? ZSTD_getErrorName(got) : "the frame is too short");

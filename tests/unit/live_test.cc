@@ -6,12 +6,11 @@
 #include <fstream>
 #include <thread>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
@@ -63,7 +62,8 @@ class Process {
 
  private:
   [[noreturn]] static void run(const std::string& options, int ready, const std::string& at_end) {
-    static simgpu::SimDriver gpu({.devices = {{.total_bytes = 64 * MiB}, {.total_bytes = 1 * GiB}}});
+    static simgpu::SimDriver gpu(
+        {.devices = {{.total_bytes = 64 * MiB}, {.total_bytes = 1 * GiB}}});
     DriverStatus status = DriverStatus::ok;
     const Options read = read_options(options);
     static Allocator allocator(gpu, read, status);
@@ -163,6 +163,7 @@ TEST(Live, SaysWhyItCannotBeAsked) {
   EXPECT_THAT(problem_with(other.pid(), {{"path", "x"}}), HasSubstr("\"do\""));
   EXPECT_THAT(problem_with(other.pid(), json::array()), HasSubstr("no JSON object"));
   ::kill(other.pid(), SIGSTOP);
+  ::waitpid(other.pid(), nullptr, WUNTRACED);
   LiveClient client(other.pid());
   EXPECT_THROW((void)client.ask(R"({"do":"status"})", 200), InputError);
   ::kill(other.pid(), SIGCONT);

@@ -1,23 +1,23 @@
 // Recording a running process: the ring, the file while it is written, and what is read of it.
-#include "allocator/live/recorder.h"
-
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <map>
 #include <random>
 #include <thread>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/device/event_ring.h"
+#include "allocator/live/recorder.h"
 #include "allocator/live/stack_table.h"
 #include "allocator/report/moment.h"
 #include "allocator/trace/load.h"
@@ -45,8 +45,7 @@ TEST(EventRing, SaysHowManyWereLostAndWhere) {
   std::vector<std::uint64_t> seen;
   const auto take = [&] {
     ring.take([&](const AllocatorEvent& event) {
-      seen.push_back(event.kind == AllocatorEvent::Kind::lost ? 1000 + event.bytes
-                                                              : event.address);
+      seen.push_back(event.kind == AllocatorEvent::Kind::lost ? 1000 + event.bytes : event.address);
     });
   };
   take();
@@ -60,8 +59,10 @@ TEST(EventRing, SaysHowManyWereLostAndWhere) {
 TEST(EventRing, HandsEveryEventOverBetweenThreads) {
   EventRing ring(64);
   constexpr std::uint64_t kEvents = 200000;
+  std::atomic<bool> done{false};
   std::thread pusher([&] {
     for (std::uint64_t i = 1; i <= kEvents; ++i) ring.push(numbered(i));
+    done = true;
   });
   std::uint64_t counted = 0;
   std::uint64_t last = 0;
@@ -78,7 +79,7 @@ TEST(EventRing, HandsEveryEventOverBetweenThreads) {
       last = event.address;
     });
   };
-  while (last < kEvents / 2) take();
+  while (!done) take();
   pusher.join();
   take();
   ring.push(numbered(kEvents + 1));  // what was lost at the end is told before the next
@@ -88,9 +89,9 @@ TEST(EventRing, HandsEveryEventOverBetweenThreads) {
 }
 
 // Two devices, and what is live of each as the test knows it.
-class Recording : public ::testing::Test {
+class Recorded : public ::testing::Test {
  protected:
-  Recording() : gpu({.devices = {{.total_bytes = 256 * MiB}, {.total_bytes = 256 * MiB}}}) {
+  Recorded() : gpu({.devices = {{.total_bytes = 256 * MiB}, {.total_bytes = 256 * MiB}}}) {
     DriverStatus status = DriverStatus::ok;
     Options options;
     options.slack = 0;
@@ -109,7 +110,8 @@ class Recording : public ::testing::Test {
   void free_one(DeviceIndex device, std::mt19937_64& random) {
     auto& blocks = live[device];
     if (blocks.empty()) return;
-    const auto at = std::next(blocks.begin(), static_cast<std::ptrdiff_t>(random() % blocks.size()));
+    const auto at =
+        std::next(blocks.begin(), static_cast<std::ptrdiff_t>(random() % blocks.size()));
     EXPECT_EQ(devices->free(at->first), Status::ok);
     blocks.erase(at);
     ++operations;
@@ -166,7 +168,7 @@ class Recording : public ::testing::Test {
   std::uint64_t operations = 0;
 };
 
-TEST_F(Recording, HoldsAllThatHappened) {
+TEST_F(Recorded, HoldsAllThatHappened) {
   run(300, 1);  // what lives before
   std::size_t before = live[0].size() + live[1].size();
   operations = 0;
@@ -197,7 +199,7 @@ TEST_F(Recording, HoldsAllThatHappened) {
   EXPECT_EQ(recorded, operations + before);
 }
 
-TEST_F(Recording, ReservedFollowsTheAllocatorAllTheTime) {
+TEST_F(Recorded, ReservedFollowsTheAllocatorAllTheTime) {
   run(200, 3);
   const std::string path = folder.file("run.gtrace");
   recorder->begin(path, false);
@@ -218,18 +220,18 @@ TEST_F(Recording, ReservedFollowsTheAllocatorAllTheTime) {
   EXPECT_EQ(find_moments(traces[0]).at_reserved_peak.reserved_bytes, peak);
   // Each block lies in memory that is there.
   const MemoryState state = state_at(traces[0], traces[0].events.size() - 1);
-  std::uint64_t allocated = 0;
-  for (const auto& [address, bytes] : live[0]) allocated += align_up(bytes, 512);
-  std::uint64_t found = 0;
+  std::map<DeviceAddress, std::uint64_t> allocated;
+  for (const auto& [address, bytes] : live[0]) allocated[address] = align_up(bytes, 512);
+  std::map<DeviceAddress, std::uint64_t> found;
   for (const StateSegment& segment : state.segments) {
     for (const StateBlock& block : segment.blocks) {
-      found += block.kind == StateBlock::Kind::live ? block.bytes : 0;
+      if (block.kind == StateBlock::Kind::live) found[block.address] = block.bytes;
     }
   }
   EXPECT_EQ(found, allocated);
 }
 
-TEST_F(Recording, AFileThatIsCutOffAnywhereIsReadUpToThere) {
+TEST_F(Recorded, AFileThatIsCutOffAnywhereIsReadUpToThere) {
   const std::string path = folder.file("run.gtrace");
   recorder->begin(path, false);
   run(500, 5);
@@ -257,7 +259,7 @@ TEST_F(Recording, AFileThatIsCutOffAnywhereIsReadUpToThere) {
   EXPECT_GT(most, 400U);
 }
 
-TEST_F(Recording, AKilledProcessLeavesAFileThatCanBeRead) {
+TEST_F(Recorded, AKilledProcessLeavesAFileThatCanBeRead) {
   const std::string path = folder.file("run.gtrace");
   const pid_t child = ::fork();
   if (child == 0) {
@@ -293,7 +295,7 @@ TEST_F(Recording, AKilledProcessLeavesAFileThatCanBeRead) {
   EXPECT_THAT(after[0].warnings, ElementsAre(HasSubstr("the program ended")));
 }
 
-TEST_F(Recording, RefusesWhatCannotBe) {
+TEST_F(Recorded, RefusesWhatCannotBe) {
   const std::string path = folder.file("run.gtrace");
   recorder->begin(path, false);
   EXPECT_THROW(recorder->begin(folder.file("other.gtrace"), false), InputError);
@@ -306,7 +308,7 @@ TEST_F(Recording, RefusesWhatCannotBe) {
   EXPECT_EQ(load_traces(path).size(), 2U);
 }
 
-TEST_F(Recording, NamesWhereBlocksComeFrom) {
+TEST_F(Recorded, NamesWhereBlocksComeFrom) {
   recorder->set_stack_source([] {
     const StackTable::FrameKey frames[] = {{1, 41}, {1, 80}};
     return recorded_stacks().number_of(frames, [](std::size_t i) {
@@ -329,15 +331,15 @@ TEST_F(Recording, NamesWhereBlocksComeFrom) {
   EXPECT_EQ(sites[0].live_bytes, live[0].begin()->second);
   (void)recorder->end();
   const std::vector<Trace> traces = load_traces(path);
-  const auto first = std::find_if(
-      traces[0].events.begin(), traces[0].events.end(),
-      [](const TraceEvent& event) { return event.kind == EventKind::alloc; });
+  const auto first =
+      std::find_if(traces[0].events.begin(), traces[0].events.end(),
+                   [](const TraceEvent& event) { return event.kind == EventKind::alloc; });
   EXPECT_EQ(traces[0].sites[first->site], "train.py:41 step");
   EXPECT_THAT(traces[0].frames_of(first->site),
               ElementsAre("train.py:41 step", "train.py:80 <module>"));
 }
 
-TEST_F(Recording, NativeFramesAreNamed) {
+TEST_F(Recorded, NativeFramesAreNamed) {
   recorder->set_stack_source(native_stack);
   const std::string path = folder.file("run.gtrace");
   recorder->begin(path, true);
@@ -349,7 +351,7 @@ TEST_F(Recording, NativeFramesAreNamed) {
   EXPECT_THAT(std::string(frames.back()), HasSubstr("unit_test"));
 }
 
-TEST_F(Recording, ADiskThatIsFullEndsTheRecordingAndNothingElse) {
+TEST_F(Recorded, ADiskThatIsFullEndsTheRecordingAndNothingElse) {
   // A file may not grow beyond 64 KiB.
   const pid_t child = ::fork();
   if (child == 0) {
@@ -404,9 +406,9 @@ TEST(StreamedWriter, KeepsATraceWholeWhereEventsWereLost) {
   ASSERT_EQ(traces.size(), 1U);
   std::vector<std::pair<EventKind, std::uint64_t>> seen;
   for (const TraceEvent& one : traces[0].events) seen.emplace_back(one.kind, one.bytes);
-  EXPECT_THAT(seen, ElementsAre(std::pair(EventKind::alloc, 512), std::pair(EventKind::free, 512),
-                                std::pair(EventKind::alloc, 1024),
-                                std::pair(EventKind::free, 1024)));
+  EXPECT_THAT(seen,
+              ElementsAre(std::pair(EventKind::alloc, 512), std::pair(EventKind::free, 512),
+                          std::pair(EventKind::alloc, 1024), std::pair(EventKind::free, 1024)));
   EXPECT_THAT(traces[0].warnings, ElementsAre(HasSubstr("3 events were lost")));
   EXPECT_EQ(traces[0].pools[traces[0].events[0].pool], "(0, 7)");
 }

@@ -51,8 +51,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 std::string prometheus_text(const std::vector<ProcessState>& processes) {
-  std::string text =
-      "# HELP gapless_up Whether the process answered.\n# TYPE gapless_up gauge\n";
+  std::string text = "# HELP gapless_up Whether the process answered.\n# TYPE gapless_up gauge\n";
   const auto labels = [](const ProcessState& process) {
     return fmt::format("pid=\"{}\",command=\"{}\"", process.pid, quoted(process.command));
   };

@@ -20,10 +20,10 @@ constexpr std::size_t kMostNames = 3;
 std::string bar(const DeviceState& device, std::size_t columns, bool colour) {
   const std::uint64_t whole = std::max<std::uint64_t>(1, device.capacity_bytes());
   const auto part = [&](std::uint64_t bytes) {
-    return std::min(columns, static_cast<std::size_t>(
-                                 static_cast<double>(bytes) / static_cast<double>(whole) *
-                                     static_cast<double>(columns) +
-                                 0.5));
+    return std::min(
+        columns, static_cast<std::size_t>(static_cast<double>(bytes) / static_cast<double>(whole) *
+                                              static_cast<double>(columns) +
+                                          0.5));
   };
   const std::size_t used = part(device.allocated_bytes);
   const std::size_t kept = std::max(used, part(device.reserved_bytes));
@@ -106,15 +106,17 @@ std::string TopScreen::device_text(const ProcessState& process, const DeviceStat
   if (whole >= beside + kLeastBar) {
     text += bar(device, std::min(kMostBar, whole - beside), colour) + " " + figures + "\n";
   } else {
-    text += bar(device, std::clamp(whole - std::min(whole, kMargin + 2), kLeastBar, kMostBar),
-                colour) +
-            "\n";
+    text +=
+        bar(device, std::clamp(whole - std::min(whole, kMargin + 2), kLeastBar, kMostBar), colour) +
+        "\n";
     add_lines(text, figures, kMargin, columns);
   }
-  std::string line = fmt::format("peak {} allocated, {} reserved",
-                                 format_bytes(device.peak_allocated_bytes),
-                                 format_bytes(device.peak_reserved_bytes));
-  if (seen.per_second) line += fmt::format("; {} allocations/s", with_commas(static_cast<std::uint64_t>(*seen.per_second + 0.5)));
+  std::string line =
+      fmt::format("peak {} allocated, {} reserved", format_bytes(device.peak_allocated_bytes),
+                  format_bytes(device.peak_reserved_bytes));
+  if (seen.per_second)
+    line += fmt::format("; {} allocations/s",
+                        with_commas(static_cast<std::uint64_t>(*seen.per_second + 0.5)));
   const std::uint64_t stalls = device.waits + device.syncs;
   line += fmt::format("; {} {}", with_commas(stalls), stalls == 1 ? "stall" : "stalls");
   if (device.ooms != 0) line += fmt::format("; {} out of memory", with_commas(device.ooms));
@@ -122,8 +124,8 @@ std::string TopScreen::device_text(const ProcessState& process, const DeviceStat
   add_lines(text, line, kMargin, columns);
   if (seen.allocated.size() > 1) {
     const std::size_t room = std::min<std::size_t>(60, whole - std::min(whole, kMargin));
-    text += std::string(kMargin, ' ') +
-            history_of(seen.allocated, device.capacity_bytes(), room) + "\n";
+    text += std::string(kMargin, ' ') + history_of(seen.allocated, device.capacity_bytes(), room) +
+            "\n";
   }
   if (device.streams.size() > 1) {
     add_lines(text, "streams: " + names_text(device.streams), kMargin, columns);
@@ -158,7 +160,8 @@ std::string TopScreen::text(const std::vector<ProcessState>& processes, std::siz
     if (process.recorded_to.empty()) continue;
     std::string line = fmt::format("recorded to {}: {} events", terminal_text(process.recorded_to),
                                    with_commas(process.recorded_events));
-    if (process.lost_events != 0) line += fmt::format(", {} lost", with_commas(process.lost_events));
+    if (process.lost_events != 0)
+      line += fmt::format(", {} lost", with_commas(process.lost_events));
     if (!process.recording_failed.empty()) {
       line = "the recording failed: " + terminal_text(process.recording_failed);
     }

@@ -20,9 +20,9 @@ struct Python {
   void* (*this_thread)() = nullptr;
   int (*take_lock)() = nullptr;
   void (*release_lock)(int) = nullptr;
-  void* (*current_frame)() = nullptr;    // borrowed
-  void* (*code_of)(void*) = nullptr;     // owned
-  void* (*caller_of)(void*) = nullptr;   // owned
+  void* (*current_frame)() = nullptr;   // borrowed
+  void* (*code_of)(void*) = nullptr;    // owned
+  void* (*caller_of)(void*) = nullptr;  // owned
   int (*line_of)(void*) = nullptr;
   void* (*attribute)(void*, const char*) = nullptr;  // owned
   const char* (*text_of)(void*) = nullptr;
@@ -48,8 +48,8 @@ struct Python {
   }
   // Whether the thread runs Python, which does not end.
   [[nodiscard]] bool runs() const {
-    return usable && is_initialized() != 0 &&
-           (is_finalizing == nullptr || is_finalizing() == 0) && this_thread() != nullptr;
+    return usable && is_initialized() != 0 && (is_finalizing == nullptr || is_finalizing() == 0) &&
+           this_thread() != nullptr;
   }
 };
 
