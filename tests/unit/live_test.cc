@@ -19,78 +19,18 @@
 #include "allocator/report/memory_state.h"
 #include "allocator/trace/load.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/running_process.h"
 #include "tests/support/scratch_folder.h"
 
 namespace gapless {
 namespace {
 
+using gapless::testing::RunningProcess;
 using nlohmann::json;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// A process of its own that has memory and waits, until the test ends.
-class Process {
- public:
-  explicit Process(const std::string& options = "", const std::string& at_end = "") {
-    int ready[2];
-    if (::pipe(ready) != 0) throw std::runtime_error("pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::close(ready[0]);
-      run(options, ready[1], at_end);
-    }
-    ::close(ready[1]);
-    char said = 0;
-    ready_ = ::read(ready[0], &said, 1) == 1;
-    ::close(ready[0]);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  ~Process() { end(SIGKILL); }
-
-  void end(int signal) {
-    if (pid_ == 0) return;
-    ::kill(pid_, signal);
-    ::kill(pid_, SIGCONT);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  [[nodiscard]] int pid() const { return pid_; }
-  [[nodiscard]] bool ready() const { return ready_; }
-
- private:
-  [[noreturn]] static void run(const std::string& options, int ready, const std::string& at_end) {
-    static simgpu::SimDriver gpu(
-        {.devices = {{.total_bytes = 64 * MiB}, {.total_bytes = 1 * GiB}}});
-    DriverStatus status = DriverStatus::ok;
-    const Options read = read_options(options);
-    static Allocator allocator(gpu, read, status);
-    static const Live live(allocator, read);
-    DeviceAddress address = 0;
-    StreamHandle side = 0;
-    (void)gpu.stream_create(1, side);
-    (void)allocator.alloc(1, 5 * MiB, 0, address);
-    (void)allocator.alloc(1, 3 * MiB, side, address);
-    if (!at_end.empty()) {  // ends in order, at a signal
-      static std::atomic<bool> told{false};
-      std::signal(SIGTERM, [](int) { told = true; });
-      (void)::write(ready, "r", 1);
-      while (!told) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      std::exit(0);
-    }
-    (void)::write(ready, "r", 1);
-    while (true) {
-      (void)allocator.alloc(1, 1 * MiB, 0, address);
-      (void)allocator.free(address);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  int pid_ = 0;
-  bool ready_ = false;
-};
 
 json ask(int pid, const json& request) {
   LiveClient client(pid);
@@ -107,7 +47,7 @@ std::string problem_with(int pid, const json& request = {{"do", "status"}}) {
 }
 
 TEST(Live, TellsOfItsMemory) {
-  const Process process;
+  const RunningProcess process;
   ASSERT_TRUE(process.ready());
   EXPECT_THAT(live_processes(), Contains(process.pid()));
   const json status = ask(process.pid(), {{"do", "status"}, {"details", true}});
@@ -126,7 +66,7 @@ TEST(Live, TellsOfItsMemory) {
 
 TEST(Live, IsRecordedAndDumpedFromOutside) {
   const ScratchFolder folder;
-  const Process process;
+  const RunningProcess process;
   const std::string path = folder.file("run.gtrace");
   EXPECT_EQ(ask(process.pid(), {{"do", "record"}, {"path", path}, {"stacks", true}})["path"], path);
   EXPECT_THAT(problem_with(process.pid(), {{"do", "record"}, {"path", path + "2"}}),
@@ -153,12 +93,12 @@ TEST(Live, IsRecordedAndDumpedFromOutside) {
 
 TEST(Live, SaysWhyItCannotBeAsked) {
   EXPECT_THAT(problem_with(::getpid()), HasSubstr("does not use gapless"));
-  Process process("live:off");
+  RunningProcess process("live:off");
   EXPECT_THAT(problem_with(process.pid()), HasSubstr("live:off"));
   process.end(SIGKILL);
   constexpr int kNobody = 4194303;  // above what Linux numbers processes up to
   EXPECT_THAT(problem_with(kNobody), HasSubstr("there is none"));
-  Process other;
+  RunningProcess other;
   EXPECT_THAT(problem_with(other.pid(), {{"do", "fly"}}), HasSubstr("cannot do \"fly\""));
   EXPECT_THAT(problem_with(other.pid(), {{"path", "x"}}), HasSubstr("\"do\""));
   EXPECT_THAT(problem_with(other.pid(), json::array()), HasSubstr("no JSON object"));
@@ -171,7 +111,7 @@ TEST(Live, SaysWhyItCannotBeAsked) {
 }
 
 TEST(Live, AnswersManyWhoAskAtOnce) {
-  const Process process;
+  const RunningProcess process;
   std::vector<std::thread> askers;
   std::atomic<int> answered{0};
   for (int i = 0; i < 4; ++i) {
@@ -189,7 +129,7 @@ TEST(Live, AnswersManyWhoAskAtOnce) {
 
 TEST(Live, ARecordingEndsWithTheProcess) {
   const ScratchFolder folder;
-  Process process("record:" + folder.file("traces"), "in order");
+  RunningProcess process("record:" + folder.file("traces"), true);
   ASSERT_TRUE(process.ready());
   const std::string path =
       folder.file("traces/record-" + std::to_string(process.pid()) + ".gtrace");
@@ -202,7 +142,7 @@ TEST(Live, ARecordingEndsWithTheProcess) {
 
 TEST(Live, ADumpIsWrittenAtASignal) {
   const ScratchFolder folder;
-  const Process process("dump_signal:USR1,dump_on_oom:" + folder.file("dumps"));
+  const RunningProcess process("dump_signal:USR1,dump_on_oom:" + folder.file("dumps"));
   ASSERT_TRUE(process.ready());
   const std::string path =
       folder.file("dumps/signal-" + std::to_string(process.pid()) + "-1.dump.json");
