@@ -98,19 +98,6 @@ PickleMachine::PickleMachine(ByteSource& source, ReadBudget& budget, PickleStore
       key_of_lists_(key_of_lists),
       size_(source.size()) {}
 
-PickleValue PickleMachine::run() {
-  if (size_ == 0) fail("the file is empty");
-  for (bool stopped = false; !stopped;) {
-    op_at_ = position();
-    const auto op = static_cast<unsigned char>(take(1)[0]);
-    ++opcodes_;
-    stopped = step(op);
-  }
-  const PickleValue root = pop();
-  end_way(root);
-  return root;
-}
-
 void PickleMachine::look_at_elements(const LookAt& look, const std::vector<std::uint32_t>& uses) {
   look_ = &look;
   make_room(uses_, uses.size());
@@ -123,15 +110,15 @@ void PickleMachine::fail(const std::string& cause) const {
                    mode_ == Mode::stream ? "the file changed while it was read" : cause);
 }
 
+void PickleMachine::nothing_there() const { fail("the stack is empty"); }
+
 void PickleMachine::tangled() const {
   if (mode_ == Mode::survey) throw Tangled();
   fail("");  // else the survey had found it
 }
 
 template <class T>
-void PickleMachine::make_room(std::vector<T>& list, std::uint64_t more) {
-  if (more <= list.capacity() - list.size()) [[likely]]
-    return;
+void PickleMachine::grow(std::vector<T>& list, std::uint64_t more) {
   const std::uint64_t before = budget_.held_bytes();
   budget_.make_room(list, more, [this] { return here(); });
   held_bytes_ += budget_.held_bytes() - before;
@@ -184,52 +171,42 @@ void PickleMachine::skip(std::uint64_t count) {
   }
 }
 
-std::uint64_t PickleMachine::number(std::size_t width) {
-  const std::string_view raw = take(width);
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | static_cast<unsigned char>(raw[i]);
-  return value;
-}
-
 // --- values ------------------------------------------------------------------------------------
 
 void PickleMachine::push_integer(std::int64_t integer) {
-  PickleValue value;
+  PickleValue& value = pushed();
   value.kind_ = Kind::integer;
   value.integer_ = integer;
-  push(value);
 }
 
 void PickleMachine::push_boolean(bool truth) {
-  PickleValue value;
+  PickleValue& value = pushed();
   value.kind_ = Kind::boolean;
   value.integer_ = truth ? 1 : 0;
-  push(value);
 }
 
 void PickleMachine::push_real() {
   const std::string_view raw = take(8);
   std::uint64_t bits = 0;
   for (const char c : raw) bits = bits << 8 | static_cast<unsigned char>(c);
-  PickleValue value;
+  PickleValue& value = pushed();
   value.kind_ = Kind::real;
   value.real_ = std::bit_cast<double>(bits);
-  push(value);
 }
 
 void PickleMachine::push_text(Kind kind, std::uint64_t length) {
   if (length > UINT32_MAX) fail("a text of " + std::to_string(length) + " bytes");
-  PickleValue value;
-  value.kind_ = kind;
-  value.size_ = static_cast<std::uint32_t>(length);
+  PickleText* text = &store_.hollow_text();
   if (hollow()) {
     skip(length);
-    value.flags_ = PickleValue::kHollow;
-    value.text_ = &store_.hollow_text();
   } else {
-    value.text_ = store_.text(take(length), [this] { return here(); });
+    text = store_.text(take(length), [this] { return here(); });
   }
-  push(value);
+  PickleValue& value = pushed();
+  value.kind_ = kind;
+  value.flags_ = hollow() ? PickleValue::kHollow : 0;
+  value.size_ = static_cast<std::uint32_t>(length);
+  value.text_ = text;
 }
 
 // An integer of any length, little endian, two's complement.
@@ -251,7 +228,7 @@ void PickleMachine::push_long(std::uint64_t length) {
 
 // What is popped goes with its reference to whoever pops it.
 PickleValue PickleMachine::pop() {
-  if (stack_.size() <= floor()) fail("the stack is empty");
+  if (stack_.size() <= floor()) nothing_there();
   const PickleValue value = stack_.back();
   stack_.pop_back();
   leave_way(kNowhere, stack_.size());
@@ -273,7 +250,7 @@ void PickleMachine::drop_to(std::size_t size) {
 
 // A container of the `count` topmost values.
 void PickleMachine::push_container(Kind kind, std::size_t count) {
-  if (stack_.size() - floor() < count) fail("the stack is empty");
+  if (stack_.size() - floor() < count) nothing_there();
   const std::size_t first = stack_.size() - count;
   leave_way(kNowhere, first);
   PickleValue value;
@@ -284,7 +261,7 @@ void PickleMachine::push_container(Kind kind, std::size_t count) {
     value.items_ = &store_.hollow_items();
   } else {
     value.items_ = store_.items([this] { return here(); });
-    value.items_->on_the_way = way_.list_at == first || way_.lists_at == first;
+    if (way_.list_at == first || way_.lists_at == first) value.flags_ = PickleValue::kOnTheWay;
     if (way_.lists_at == first) way_.lists = value.items_;
     if (count != 0) {
       store_.make_room(*value.items_, count, [this] { return here(); });
@@ -293,12 +270,12 @@ void PickleMachine::push_container(Kind kind, std::size_t count) {
     }
   }
   stack_.resize(first);
-  push(value);
+  pushed() = value;
 }
 
 // Appends the `count` topmost values to the container below them.
 void PickleMachine::extend(Kind kind, std::size_t count, const char* op) {
-  if (stack_.size() - floor() < count + 1) fail("the stack is empty");
+  if (stack_.size() - floor() < count + 1) nothing_there();
   const std::size_t first = stack_.size() - count;
   const PickleValue target = stack_[first - 1];
   if (target.kind_ != kind) fail(std::string(op) + " to a " + target.kind_name());
@@ -351,7 +328,6 @@ void PickleMachine::begin_way() {
   way_.lists_at = at;
   way_.lists_marks = marks_.size();
   way_.root = root.items_;
-  way_.root->on_the_way = true;
 }
 
 // The stack is about to end at `first`, and what was above goes into the value at `target`.
@@ -393,10 +369,15 @@ void PickleMachine::end_way(const PickleValue& root) {
 
 // --- the memo ----------------------------------------------------------------------------------
 
+void PickleMachine::out_of_range(std::uint64_t index) const {
+  fail("memo number " + std::to_string(index) + " out of range");
+}
+
 void PickleMachine::put(std::uint64_t index) {
   // Pickles number what they memoize; a number beyond the opcodes so far is an attack on memory.
-  if (index > opcodes_) fail("memo number " + std::to_string(index) + " out of range");
-  if (stack_.size() <= floor()) fail("the stack is empty");
+  if (index > opcodes_) [[unlikely]]
+    out_of_range(index);
+  if (stack_.size() <= floor()) nothing_there();
   memo_size_ = std::max(memo_size_, index + 1);
   if (mode_ == Mode::stream && (index >= uses_.size() || uses_[index] == 0)) return;
   if (index >= memo_.size()) {
@@ -414,63 +395,93 @@ void PickleMachine::put(std::uint64_t index) {
   kept.flags_ |= PickleValue::kKept;
 }
 
-void PickleMachine::get(std::uint64_t index) {
-  if (index >= memo_.size() || (memo_[index].flags_ & PickleValue::kKept) == 0) {
-    fail("memo number " + std::to_string(index) + " was never set");
-  }
-  PickleValue value = memo_[index];
+void PickleMachine::never_set(std::uint64_t index) const {
+  fail("memo number " + std::to_string(index) + " was never set");
+}
+
+inline void PickleMachine::get(std::uint64_t index) {
+  if (index >= memo_.size() || (memo_[index].flags_ & PickleValue::kKept) == 0) [[unlikely]]
+    never_set(index);
+  PickleValue& value = pushed();
+  PickleValue& kept = memo_[index];
+  if (on_the_way(kept)) tangled();
+  value.kind_ = kept.kind_;
+  value.size_ = kept.size_;
+  value.integer_ = kept.integer_;  // or whatever stands there
   value.flags_ =
-      static_cast<std::uint8_t>((value.flags_ & ~PickleValue::kKept) | PickleValue::kFetched);
-  if (value.is_container() && way_.begun && value.items_->on_the_way) tangled();
-  switch (mode_) {
-    case Mode::whole:
-      PickleStore::refer_to(value);
-      break;
-    case Mode::survey:
-      if (uses_[index] == UINT32_MAX) tangled();
-      ++uses_[index];
-      if (hollow()) {  // what it holds does not matter here
-        if (value.holds_text()) value.text_ = &store_.hollow_text();
-        if (value.is_container()) value.items_ = &store_.hollow_items();
-        value.flags_ |= PickleValue::kHollow;
-      } else if (value.is_hollow()) {
-        tangled();
-      }
-      PickleStore::refer_to(value);
-      break;
-    case Mode::stream:
-      if (--uses_[index] == 0) {
-        memo_[index] = {};  // whose reference is the stack's now
-      } else {
-        PickleStore::refer_to(value);
-      }
-      break;
+      static_cast<std::uint8_t>((kept.flags_ & ~PickleValue::kKept) | PickleValue::kFetched);
+  if (mode_ == Mode::stream) {
+    if (--uses_[index] == 0) {
+      kept = {};  // whose reference is the stack's now
+      return;
+    }
+  } else if (mode_ == Mode::survey) {
+    if (uses_[index] == UINT32_MAX) tangled();
+    ++uses_[index];
+    if (hollow()) {  // what it holds does not matter here
+      if (value.holds_text()) value.text_ = &store_.hollow_text();
+      if (value.is_container()) value.items_ = &store_.hollow_items();
+      value.flags_ = PickleValue::kFetched | PickleValue::kHollow;
+      return;
+    }
+    if (value.is_hollow()) tangled();
   }
-  push(value);
+  PickleStore::refer_to(value);
 }
 
 void PickleMachine::dup() {
   PickleValue value = stack_.back();
-  if (way_.begun && value.is_container() && value.items_->on_the_way) tangled();
+  if (on_the_way(value)) tangled();
   value.flags_ |= PickleValue::kFetched;
   PickleStore::refer_to(value);
-  push(value);
+  pushed() = value;
+}
+
+PickleValue PickleMachine::run() {
+  constexpr std::ptrdiff_t kLongBinGetBytes = 5;
+  if (size_ == 0) fail("the file is empty");
+  for (bool stopped = false; !stopped;) {
+    // Most of a recording is frames of stacks, which were there before.
+    while (end_ - at_ >= kLongBinGetBytes && static_cast<unsigned char>(*at_) == kLongBinGet) {
+      op_at_ = position();
+      ++at_;
+      ++opcodes_;
+      get(number<std::uint32_t>());
+    }
+    op_at_ = position();
+    const auto op = static_cast<unsigned char>(take(1)[0]);
+    ++opcodes_;
+    stopped = step(op);
+  }
+  const PickleValue root = pop();
+  end_way(root);
+  return root;
 }
 
 // --- opcodes -----------------------------------------------------------------------------------
+
+void PickleMachine::refuse(unsigned char op) const {
+  if (const char* name = refused(op); name != nullptr) {
+    fail(std::string("the pickle wants to run code (opcode ") + name +
+         "); a memory snapshot holds plain data only");
+  }
+  static constexpr char kHex[] = "0123456789abcdef";
+  fail(std::string("unknown opcode 0x") + kHex[op >> 4] + kHex[op & 15] +
+       "; this is no pickle of plain data");
+}
 
 // Obeys one opcode; true at the end.
 bool PickleMachine::step(unsigned char op) {
   switch (op) {
     case kProto: {
-      const std::uint64_t version = number(1);
+      const std::uint64_t version = number<std::uint8_t>();
       if (version < 2 || version > 5) {
         fail("pickle protocol " + std::to_string(version) + "; 2 to 5 are read");
       }
       return false;
     }
     case kFrame:
-      if (const std::uint64_t length = number(8); length > left()) {
+      if (const std::uint64_t length = number<std::uint64_t>(); length > left()) {
         fail("the file is cut off: a frame of " + std::to_string(length) + " bytes, " +
              std::to_string(left()) + " left");
       }
@@ -492,11 +503,11 @@ bool PickleMachine::step(unsigned char op) {
       drop_to(pop_mark());
       return false;
     case kDup:
-      if (stack_.size() <= floor()) fail("the stack is empty");
+      if (stack_.size() <= floor()) nothing_there();
       dup();
       return false;
     case kNone:
-      push({});
+      pushed();
       return false;
     case kNewTrue:
       push_boolean(true);
@@ -505,41 +516,41 @@ bool PickleMachine::step(unsigned char op) {
       push_boolean(false);
       return false;
     case kBinInt:
-      push_integer(static_cast<std::int32_t>(number(4)));
+      push_integer(number<std::int32_t>());
       return false;
     case kBinInt1:
-      push_integer(static_cast<std::int64_t>(number(1)));
+      push_integer(number<std::uint8_t>());
       return false;
     case kBinInt2:
-      push_integer(static_cast<std::int64_t>(number(2)));
+      push_integer(number<std::uint16_t>());
       return false;
     case kLong1:
-      push_long(number(1));
+      push_long(number<std::uint8_t>());
       return false;
     case kLong4:
-      push_long(number(4));
+      push_long(number<std::uint32_t>());
       return false;
     case kBinFloat:
       push_real();
       return false;
     case kShortBinUnicode:
-      push_text(Kind::text, number(1));
+      push_text(Kind::text, number<std::uint8_t>());
       return false;
     case kBinUnicode:
-      push_text(Kind::text, number(4));
+      push_text(Kind::text, number<std::uint32_t>());
       return false;
     case kBinUnicode8:
-      push_text(Kind::text, number(8));
+      push_text(Kind::text, number<std::uint64_t>());
       return false;
     case kShortBinBytes:
-      push_text(Kind::bytes, number(1));
+      push_text(Kind::bytes, number<std::uint8_t>());
       return false;
     case kBinBytes:
-      push_text(Kind::bytes, number(4));
+      push_text(Kind::bytes, number<std::uint32_t>());
       return false;
     case kBinBytes8:
     case kByteArray8:
-      push_text(Kind::bytes, number(8));
+      push_text(Kind::bytes, number<std::uint64_t>());
       return false;
     case kEmptyList:
       push_container(Kind::list, 0);
@@ -584,30 +595,24 @@ bool PickleMachine::step(unsigned char op) {
       return false;
     }
     case kBinPut:
-      put(number(1));
+      put(number<std::uint8_t>());
       return false;
     case kLongBinPut:
-      put(number(4));
+      put(number<std::uint32_t>());
       return false;
     case kMemoize:
       put(memo_size_);
       return false;
     case kBinGet:
-      get(number(1));
+      get(number<std::uint8_t>());
       return false;
     case kLongBinGet:
-      get(number(4));
+      get(number<std::uint32_t>());
       return false;
     default:
       break;
   }
-  if (const char* name = refused(op); name != nullptr) {
-    fail(std::string("the pickle wants to run code (opcode ") + name +
-         "); a memory snapshot holds plain data only");
-  }
-  static constexpr char kHex[] = "0123456789abcdef";
-  fail(std::string("unknown opcode 0x") + kHex[op >> 4] + kHex[op & 15] +
-       "; this is no pickle of plain data");
+  refuse(op);
 }
 
 }  // namespace gapless

@@ -11,7 +11,9 @@
 // and is read as a whole.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,6 +25,8 @@
 #include "allocator/trace/pickle_values.h"
 
 namespace gapless {
+
+static_assert(std::endian::native == std::endian::little, "numbers are read as they lie");
 
 class PickleMachine {
  public:
@@ -69,9 +73,19 @@ class PickleMachine {
 
   [[noreturn]] void fail(const std::string& cause) const;
   [[noreturn]] void tangled() const;
+  // Apart from where they are called, which is what every opcode runs through.
+  [[noreturn, gnu::cold, gnu::noinline]] void nothing_there() const;
+  [[noreturn, gnu::cold, gnu::noinline]] void never_set(std::uint64_t index) const;
+  [[noreturn, gnu::cold, gnu::noinline]] void out_of_range(std::uint64_t index) const;
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse(unsigned char op) const;
   [[nodiscard]] std::string here() const { return "byte " + std::to_string(op_at_); }
   template <class T>
-  void make_room(std::vector<T>& list, std::uint64_t more);
+  void make_room(std::vector<T>& list, std::uint64_t more) {
+    if (more > list.capacity() - list.size()) [[unlikely]]
+      grow(list, more);
+  }
+  template <class T>
+  [[gnu::noinline]] void grow(std::vector<T>& list, std::uint64_t more);
 
   [[nodiscard]] std::uint64_t position() const {
     return piece_at_ + static_cast<std::uint64_t>(at_ - begin_);
@@ -88,13 +102,21 @@ class PickleMachine {
   }
   std::string_view take_across(std::uint64_t count);
   void skip(std::uint64_t count);
-  std::uint64_t number(std::size_t width);
+  // Little endian.
+  template <class Number>
+  Number number() {
+    Number value = 0;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
 
   // Whether values are made as kinds only.
   [[nodiscard]] bool hollow() const { return mode_ == Mode::survey && way_.list_at != kNowhere; }
-  void push(const PickleValue& value) {
+  // A new value on the stack, to be filled in its place: one that is put together elsewhere and
+  // copied at once waits for its parts.
+  PickleValue& pushed() {
     make_room(stack_, 1);
-    stack_.push_back(value);
+    return stack_.emplace_back();
   }
   void push_integer(std::int64_t integer);
   void push_boolean(bool truth);
@@ -106,6 +128,11 @@ class PickleMachine {
   std::size_t pop_mark();
   void drop_to(std::size_t size);
 
+  // A list whose elements are left out, or what it lies in.
+  [[nodiscard]] bool on_the_way(const PickleValue& value) const {
+    return (value.flags_ & PickleValue::kOnTheWay) != 0 ||
+           (value.is_container() && value.items_ == way_.root);
+  }
   void begin_way();
   void push_container(Kind kind, std::size_t count);
   void extend(Kind kind, std::size_t count, const char* op);

@@ -72,7 +72,6 @@ void PickleStore::recycle(PickleItems* items) {
       std::vector<PickleValue>().swap(one->values);
     }
     one->left_out = 0;
-    one->on_the_way = false;
     one->number = 0;
     free_items_.push_back(one);
   }

@@ -28,7 +28,6 @@ struct PickleText {
 struct PickleItems {
   std::uint64_t references = 0;
   std::uint64_t left_out = 0;  // elements that are not in `values` (PickleDocument::each_element)
-  bool on_the_way = false;     // the lists whose elements are left out, and what they lie in
   /// For readers: what they know this container by; 0 in one that nobody has looked at.
   mutable std::uint32_t number = 0;
   std::vector<PickleValue> values;
@@ -67,9 +66,10 @@ class PickleValue {
   friend class PickleStore;
 
   // What only the machine knows of it.
-  static constexpr std::uint8_t kFetched = 1;  // it came out of the memo
-  static constexpr std::uint8_t kHollow = 2;   // its kind is known, and no more
-  static constexpr std::uint8_t kKept = 4;     // it stands in the memo
+  static constexpr std::uint8_t kFetched = 1;   // it came out of the memo
+  static constexpr std::uint8_t kHollow = 2;    // its kind is known, and no more
+  static constexpr std::uint8_t kOnTheWay = 8;  // a list whose elements are left out, or of such
+  static constexpr std::uint8_t kKept = 4;      // it stands in the memo
 
   [[nodiscard]] bool is_hollow() const { return (flags_ & kHollow) != 0; }
   [[nodiscard]] bool holds_text() const { return kind_ == Kind::text || kind_ == Kind::bytes; }

@@ -29,19 +29,22 @@ class StackReader {
     const auto& all = frames->items();
     const std::size_t count = std::min(all.size(), kMostFrames);
     budget_.work(count, place);
+    // The list may be that of other events as well.
+    if (const std::uint32_t known = frames->container().number; known != 0) return known - 1;
     const std::optional<std::uint64_t> hash = hash_of(all, count);
     if (hash) {
       const auto known = by_hash_.find(*hash);
-      if (known != by_hash_.end() && is_stack(known->second, all, count)) return known->second;
+      if (known != by_hash_.end() && is_stack(known->second, all, count)) {
+        frames->container().number = known->second.node + 1;
+        return known->second.node;
+      }
     }
     std::uint32_t node = 0;
     for (std::size_t i = count; i-- > 0;) {  // the outermost first
       if (!all[i].is_dict()) continue;
       node = child(node, frame_of(all[i], place), place);
     }
-    if (hash && node != 0 && by_hash_.try_emplace(*hash, node).second) {
-      budget_.hold(node_bytes(sizeof(std::pair<const std::uint64_t, std::uint32_t>)), place);
-    }
+    if (hash && node != 0) remember(*hash, node, all, count, place);
     return node;
   }
 
@@ -85,14 +88,31 @@ class StackReader {
     }
     return hash;
   }
-  // Whether that node's stack is of these frames, the innermost first.
-  [[nodiscard]] bool is_stack(std::uint32_t node, const std::vector<PickleValue>& frames,
+  // A stack that was read: the numbers of its frames stand in `known_frames_`.
+  struct KnownStack {
+    std::uint32_t node = 0;
+    std::uint32_t frames = 0;
+    std::uint64_t first = 0;
+  };
+  [[nodiscard]] bool is_stack(const KnownStack& known, const std::vector<PickleValue>& frames,
                               std::size_t count) const {
+    if (known.frames != count) return false;
+    const std::uint32_t* const numbers = known_frames_.data() + known.first;
     for (std::size_t i = 0; i < count; ++i) {
-      if (node == 0 || stacks_.nodes[node].frame + 1 != frames[i].container().number) return false;
-      node = stacks_.nodes[node].parent;
+      if (numbers[i] != frames[i].container().number) return false;
     }
-    return node == 0;
+    return true;
+  }
+  template <class Place>
+  void remember(std::uint64_t hash, std::uint32_t node, const std::vector<PickleValue>& frames,
+                std::size_t count, const Place& place) {
+    if (by_hash_.contains(hash)) return;  // two of one hash: the second is read each time
+    budget_.hold(node_bytes(sizeof(std::pair<const std::uint64_t, KnownStack>)), place);
+    budget_.make_room(known_frames_, count, place);
+    by_hash_[hash] = {node, static_cast<std::uint32_t>(count), known_frames_.size()};
+    for (std::size_t i = 0; i < count; ++i) {
+      known_frames_.push_back(frames[i].container().number);
+    }
   }
 
   template <class Place>
@@ -145,7 +165,8 @@ class StackReader {
   ReadBudget& budget_;
   CallStacks stacks_;
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // parent and frame
-  std::unordered_map<std::uint64_t, std::uint32_t> by_hash_;   // of whole stacks: their node
+  std::unordered_map<std::uint64_t, KnownStack> by_hash_;      // of whole stacks
+  std::vector<std::uint32_t> known_frames_;
   std::unordered_map<std::string, std::uint32_t> by_text_;
   std::unordered_map<std::uint32_t, std::string> labels_;
 };
