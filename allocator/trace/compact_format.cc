@@ -5,9 +5,11 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <thread>
 
 #include "allocator/base/error.h"
 #include "allocator/base/json_text.h"
+#include "allocator/base/parallel.h"
 #include "allocator/base/read_budget.h"
 #include "allocator/trace/zstd_frame.h"
 
@@ -83,6 +85,36 @@ json header_of(const std::vector<Trace>& traces) {
     header["stacks"] = nodes;
   }
   return header;
+}
+
+// Some events of one trace, which are compressed by themselves.
+struct WrittenFrame {
+  std::size_t trace = 0;
+  std::size_t first = 0;
+  std::size_t count = 0;
+  std::string packed;
+};
+
+std::vector<WrittenFrame> frames_of(const std::vector<Trace>& traces) {
+  std::vector<WrittenFrame> frames;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const std::size_t events = traces[i].events.size();
+    for (std::size_t first = 0; first < events; first += kFrameEvents) {
+      frames.push_back({i, first, std::min(kFrameEvents, events - first), {}});
+    }
+  }
+  return frames;
+}
+
+void pack(const std::vector<Trace>& traces, std::vector<WrittenFrame>& frames) {
+  constexpr std::size_t kMostThreads = 8;  // each takes some megabytes
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  in_parallel(frames.size(), std::min(cores, kMostThreads), [&](std::size_t i) {
+    WrittenFrame& frame = frames[i];
+    const TraceEvent* const events = traces[frame.trace].events.data() + frame.first;
+    frame.packed = zstd_frame(
+        {reinterpret_cast<const char*>(events), frame.count * sizeof(TraceEvent)}, kLevel);
+  });
 }
 
 // Reads one file, part by part; what it holds and does is on the file's budget.
@@ -306,21 +338,17 @@ std::string write_compact(const std::vector<Trace>& traces) {
   const std::string header = zstd_frame(json_text(header_of(traces)), kLevel);
   put_u64(out, header.size());
   out += header;
+  std::vector<WrittenFrame> written = frames_of(traces);
+  pack(traces, written);
   json frames = json::array();
-  for (std::size_t i = 0; i < traces.size(); ++i) {
-    const std::vector<TraceEvent>& events = traces[i].events;
-    for (std::size_t first = 0; first < events.size(); first += kFrameEvents) {
-      const std::size_t count = std::min(kFrameEvents, events.size() - first);
-      const std::string_view raw(reinterpret_cast<const char*>(events.data() + first),
-                                 count * sizeof(TraceEvent));
-      const std::string packed = zstd_frame(raw, kLevel);
-      frames.push_back({{"offset", out.size()},
-                        {"bytes", packed.size()},
-                        {"trace", i},
-                        {"first", first},
-                        {"events", count}});
-      out += packed;
-    }
+  for (WrittenFrame& frame : written) {
+    frames.push_back({{"offset", out.size()},
+                      {"bytes", frame.packed.size()},
+                      {"trace", frame.trace},
+                      {"first", frame.first},
+                      {"events", frame.count}});
+    out += frame.packed;
+    frame.packed = {};
   }
   const std::string index = zstd_frame(json_text(json{{"frames", frames}}), kLevel);
   const std::uint64_t index_offset = out.size();

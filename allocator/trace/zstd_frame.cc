@@ -16,6 +16,7 @@ std::string zstd_frame(std::string_view bytes, int level) {
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');
   packed.resize(
       ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(), bytes.size()));
+  packed.shrink_to_fit();
   return packed;
 }
 
