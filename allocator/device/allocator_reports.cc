@@ -222,6 +222,10 @@ void DeviceAllocator::reset_peak_statistics() {
 void DeviceAllocator::reset_accumulated_statistics() {
   const std::scoped_lock lock(lock_);
   statistics_.reset_accumulated(holes());
+  // Heaps count theirs from the beginning.
+  for_each_arena([&](const Arena& arena) {
+    statistics_.retries -= static_cast<std::int64_t>(arena.heap.counters().retries);
+  });
 }
 
 std::string DeviceAllocator::last_failure() const {
