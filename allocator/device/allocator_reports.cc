@@ -18,6 +18,7 @@ void DeviceAllocator::note_memory() {
     present += arena.heap.home().present_pages() * arena.heap.page_bytes();
     segments += (arena.heap.reserved_bytes() != 0 ? 1 : 0) + arena.heap.windows().count();
   });
+  for (const auto& sourced : spent_) reserved += sourced->arena.heap.reserved_bytes();
   if (check_ != nullptr) {
     const std::uint64_t fenced = check_->fence().reserved_bytes();
     reserved += fenced;
