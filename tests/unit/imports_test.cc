@@ -52,6 +52,27 @@ TEST_F(Imports, ABlockMayBeginInsideAFrame) {
   for (const DeviceAddress address : blocks) free(address);
 }
 
+// The band in front of a block ends a page, so that none of the block lies there.
+TEST_F(Imports, ABlockMayBeginWhereItsBandEndsAPage) {
+  start({.capacity = 64 * MiB, .settings = "slack:0,check:redzones", .keep_contents = true});
+  const std::uint64_t bands = RedZones::kBefore + RedZones::kLeastBehind;
+  const DeviceAddress first = alloc(2 * MiB - RedZones::kBefore - bands);
+  const DeviceAddress second = alloc(3 * MiB);
+  ASSERT_EQ(second % (2 * MiB), 0U);
+  ASSERT_EQ(gpu->memset_d32(0, second, 42, 1, 0), DriverStatus::ok);
+  SharedBlock shared;
+  ASSERT_EQ(allocator->share(second, shared), Status::ok);
+  EXPECT_EQ(shared.offset_bytes, 0U);
+  EXPECT_EQ(shared.pieces.size(), 2U);
+  ImportedBlock imported(*gpu, 0);
+  ASSERT_EQ(imported.open(shared), DriverStatus::ok);
+  EXPECT_EQ(word_at(imported.address()), 42U);
+  EXPECT_EQ(imported.close(), DriverStatus::ok);
+  EXPECT_EQ(allocator->unshare(second), Status::ok);
+  free(first);
+  free(second);
+}
+
 TEST_F(Imports, ClosingWaitsForWorkInFlight) {
   start({.capacity = 32 * MiB});
   const DeviceAddress a = alloc(5 * MiB);
