@@ -10,7 +10,7 @@ namespace gapless {
 namespace {
 
 // What the table keeps of an address (LiveTable::tag_of).
-std::uint32_t tag_of(std::uint64_t unit) {
+std::uint32_t kept_bits_of(std::uint64_t unit) {
   return static_cast<std::uint32_t>((unit * 0x9E3779B97F4A7C15) >> 32);
 }
 
@@ -22,7 +22,7 @@ std::pair<std::uint64_t, std::uint64_t> addresses_of_one_tag() {
   }
   for (const std::uint64_t distance : fibonacci) {
     for (std::uint64_t unit = 1; unit < 64; ++unit) {
-      if (tag_of(unit) != tag_of(unit + distance)) continue;
+      if (kept_bits_of(unit) != kept_bits_of(unit + distance)) continue;
       return {unit * kUnitBytes, (unit + distance) * kUnitBytes};
     }
   }

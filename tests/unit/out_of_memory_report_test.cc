@@ -11,10 +11,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr PoolId kOwn{0, 1};
-constexpr PoolId kOther{0, 2};
+constexpr PoolId kAskedPool{0, 1};
+constexpr PoolId kAnotherPool{0, 2};
 
-HeapReport heap() {
+HeapReport heap_of_all_kinds() {
   using Kind = BlockReport::Kind;
   HeapReport heap;
   heap.total_bytes = 1 * GiB;
@@ -31,13 +31,13 @@ HeapReport heap() {
     heap.home.push_back(report);
   };
   piece(Kind::live, 100 * MiB);
-  piece(Kind::live, 30 * MiB, kOther);
+  piece(Kind::live, 30 * MiB, kAnotherPool);
   piece(Kind::held, 11 * MiB);
   piece(Kind::lent, 70 * MiB);
   piece(Kind::hole, 7 * MiB, {}, 6 * MiB);
   piece(Kind::hole, 4 * MiB, {}, 4 * MiB);
-  piece(Kind::hole, 3 * MiB, kOwn, 2 * MiB);
-  piece(Kind::hole, 40 * MiB, kOther, 40 * MiB);
+  piece(Kind::hole, 3 * MiB, kAskedPool, 2 * MiB);
+  piece(Kind::hole, 40 * MiB, kAnotherPool, 40 * MiB);
   WindowBlockReport block;
   block.bytes = 50 * MiB;
   block.stream = 0x7f10;
@@ -49,8 +49,8 @@ HeapReport heap() {
 }
 
 TEST(OutOfMemoryReportTest, EveryFigureIsOfItsOwn) {
-  const FailedRequest request{.device = 0, .bytes = 300 * MiB, .stream = 0, .pool = kOwn};
-  const OutOfMemoryReport report = explain(heap(), request, 200 * MiB);
+  const FailedRequest request{.device = 0, .bytes = 300 * MiB, .stream = 0, .pool = kAskedPool};
+  const OutOfMemoryReport report = explain(heap_of_all_kinds(), request, 200 * MiB);
   EXPECT_EQ(report.live_bytes, 180 * MiB);
   EXPECT_EQ(report.live_blocks, 3U);
   EXPECT_EQ(report.held_bytes, 31 * MiB);
@@ -77,7 +77,7 @@ TEST(OutOfMemoryReportTest, EveryFigureIsOfItsOwn) {
 // For a request of no pool what is free in both pools is others'.
 TEST(OutOfMemoryReportTest, APoolsMemoryIsFreeForItsRequestsOnly) {
   const FailedRequest request{.device = 0, .bytes = 300 * MiB, .stream = 0, .pool = {}};
-  const OutOfMemoryReport report = explain(heap(), request, 200 * MiB);
+  const OutOfMemoryReport report = explain(heap_of_all_kinds(), request, 200 * MiB);
   ASSERT_EQ(report.free_in_pools.size(), 2U);
   EXPECT_EQ(report.free_in_pools[1].bytes, 3 * MiB);
   EXPECT_EQ(report.free_page_bytes, 10 * MiB);

@@ -15,7 +15,7 @@
 namespace gapless {
 namespace {
 
-constexpr std::uint64_t kHalf = 512 * KiB;
+constexpr std::uint64_t kHalfMiB = 512 * KiB;
 
 class StatisticsFields : public testing::OnDevice {
  protected:
@@ -43,7 +43,7 @@ class StatisticsFields : public testing::OnDevice {
   }
   using Four = std::array<std::int64_t, 4>;  // current, peak, allocated, freed
   static void expect(const char* name, const Stat& stat, const Four& expected,
-                     std::int64_t unit = static_cast<std::int64_t>(kHalf)) {
+                     std::int64_t unit = static_cast<std::int64_t>(kHalfMiB)) {
     const Four found = {stat.current, stat.peak, stat.allocated, stat.freed};
     Four wanted = expected;
     for (std::int64_t& figure : wanted) figure *= unit;
@@ -51,7 +51,7 @@ class StatisticsFields : public testing::OnDevice {
   }
   static void expect_pools(const char* name, const PoolStat& stat, const Four& all,
                            const Four& small, const Four& large,
-                           std::int64_t unit = static_cast<std::int64_t>(kHalf)) {
+                           std::int64_t unit = static_cast<std::int64_t>(kHalfMiB)) {
     SCOPED_TRACE(name);
     expect("all", stat.all, all, unit);
     expect("small pool", stat.small_pool, small, unit);
@@ -62,9 +62,9 @@ class StatisticsFields : public testing::OnDevice {
   void rise_and_fall() {
     allocator->set_limit_bytes(20 * MiB);
     std::vector<DeviceAddress> pages;
-    for (int i = 0; i < 10; ++i) pages.push_back(alloc(4 * kHalf));
+    for (int i = 0; i < 10; ++i) pages.push_back(alloc(4 * kHalfMiB));
     for (std::size_t i = 0; i < 10; i += 2) free(pages[i]);
-    const DeviceAddress window = alloc(8 * kHalf);
+    const DeviceAddress window = alloc(8 * kHalfMiB);
     ASSERT_EQ(allocator->report().windows, 1U);
     free(window);
     for (std::size_t i = 1; i < 10; i += 2) free(pages[i]);
@@ -75,15 +75,15 @@ class StatisticsFields : public testing::OnDevice {
 TEST_F(StatisticsFields, EveryOneBeforeAndAfterEachReset) {
   start({.capacity = 64 * MiB});
   rise_and_fall();
-  const DeviceAddress small = alloc(kHalf);
-  const DeviceAddress large = alloc(6 * kHalf);
-  const DeviceAddress used = alloc(2 * kHalf);
+  const DeviceAddress small = alloc(kHalfMiB);
+  const DeviceAddress large = alloc(6 * kHalfMiB);
+  const DeviceAddress used = alloc(2 * kHalfMiB);
   free(large);
   ASSERT_EQ(allocator->record_stream(used, side), Status::ok);
   gpu->order(0, 0, side);
-  write(used, 2 * kHalf, side, 1'000'000'000);
+  write(used, 2 * kHalfMiB, side, 1'000'000'000);
   free(used);
-  free(alloc(kHalf));
+  free(alloc(kHalfMiB));
   DeviceStatistics found = allocator->statistics();
   expect_pools("allocation", found.allocation, {1, 10, 15, 14}, {1, 2, 3, 2}, {0, 10, 12, 12}, 1);
   expect_pools("allocated", found.allocated_bytes, {1, 40, 58, 57}, {1, 3, 4, 3}, {0, 40, 54, 54});
@@ -114,7 +114,7 @@ TEST_F(StatisticsFields, EveryOneBeforeAndAfterEachReset) {
     EXPECT_EQ(stat.freed, 0) << name;
   });
   gpu->advance(2'000'000'000);
-  const DeviceAddress last = alloc(kHalf);  // sees that the other stream is done
+  const DeviceAddress last = alloc(kHalfMiB);  // sees that the other stream is done
   found = allocator->statistics();
   expect_pools("allocated", found.allocated_bytes, {2, 2, 1, 0}, {2, 2, 1, 0}, {});
   expect_pools("active", found.active, {2, 2, 1, 1}, {2, 2, 1, 1}, {}, 1);
