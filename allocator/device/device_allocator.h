@@ -308,6 +308,8 @@ class DeviceAllocator {
   void validate() const;
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   // Larger requests cannot be meant: they pass what 32-bit units reach.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
 
