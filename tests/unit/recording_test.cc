@@ -384,34 +384,5 @@ TEST_F(Recorded, ADiskThatIsFullEndsTheRecordingAndNothingElse) {
               ElementsAre(HasSubstr("the program ended")));
 }
 
-TEST(StreamedWriter, KeepsATraceWholeWhereEventsWereLost) {
-  std::string file;
-  StreamedWriter writer([&](std::string_view bytes) { file += bytes; });
-  writer.begin({{"run", "gapless", 0, {}}}, {{}});
-  const auto event = [&](EventKind kind, std::uint64_t address, std::uint64_t bytes) {
-    StreamedEvent one;
-    one.kind = kind;
-    one.address = address;
-    one.bytes = bytes;
-    one.pool_number = 7;
-    writer.event(0, one);
-  };
-  event(EventKind::alloc, 0x1000, 512);
-  writer.lost(0, 3);
-  event(EventKind::alloc, 0x1000, 1024);  // its free was lost
-  event(EventKind::free, 0x5000, 512);    // never seen
-  event(EventKind::free, 0x1000, 1024);
-  writer.end();
-  const std::vector<Trace> traces = read_streamed(file, "lost");
-  ASSERT_EQ(traces.size(), 1U);
-  std::vector<std::pair<EventKind, std::uint64_t>> seen;
-  for (const TraceEvent& one : traces[0].events) seen.emplace_back(one.kind, one.bytes);
-  EXPECT_THAT(seen,
-              ElementsAre(std::pair(EventKind::alloc, 512), std::pair(EventKind::free, 512),
-                          std::pair(EventKind::alloc, 1024), std::pair(EventKind::free, 1024)));
-  EXPECT_THAT(traces[0].warnings, ElementsAre(HasSubstr("3 events were lost")));
-  EXPECT_EQ(traces[0].pools[traces[0].events[0].pool], "(0, 7)");
-}
-
 }  // namespace
 }  // namespace gapless
