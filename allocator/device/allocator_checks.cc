@@ -61,7 +61,7 @@ bool DeviceAllocator::alloc_behind_fence(std::uint64_t bytes, StreamHandle strea
   note_memory();
   if (usage != nullptr) *usage = usage_with(bytes);
   address = block->facts.address;
-  if (ring_ != nullptr) record(AllocatorEvent::Kind::alloc, address, bytes, stream);
+  if (ring_ != nullptr) record_event(AllocatorEvent::Kind::alloc, address, bytes, stream);
   return true;
 }
 
@@ -74,7 +74,7 @@ Status DeviceAllocator::free_behind_fence(DeviceAddress address, Usage* usage) {
                       static_cast<std::int64_t>(requested));
   if (block->pins != 0) note_fenced_held(*block, 1);
   if (ring_ != nullptr) {
-    record(AllocatorEvent::Kind::free, address, requested, block->facts.stream);
+    record_event(AllocatorEvent::Kind::free, address, requested, block->facts.stream);
   }
   check_->end(*block, !captures());
   note_memory();

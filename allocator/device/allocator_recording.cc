@@ -24,18 +24,20 @@ bool& caller_is_known() {
   return known;
 }
 
-AllocatorEvent event_of(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
-                        StreamHandle stream, PoolId pool) {
-  AllocatorEvent event;
+void set_event(AllocatorEvent& event, AllocatorEvent::Kind kind, DeviceAddress address,
+               std::uint64_t bytes, StreamHandle stream, PoolId pool) {
   event.address = address;
   event.bytes = bytes;
   event.stream = stream;
-  // The clock is most of what an event costs. A free happens after the event before it, and
-  // whoever takes events out of the ring knows when it looked last.
-  if (kind != AllocatorEvent::Kind::free) event.ticks = ticks();
   event.pool_creator = static_cast<std::uint32_t>(pool.first);
   event.pool_number = static_cast<std::uint32_t>(pool.second);
   event.kind = kind;
+}
+
+AllocatorEvent event_of(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
+                        StreamHandle stream, PoolId pool) {
+  AllocatorEvent event;
+  set_event(event, kind, address, bytes, stream, pool);
   return event;
 }
 
@@ -113,8 +115,8 @@ void DeviceAllocator::observe_mappings() {
     return;
   }
   main_.heap.set_mapping_observer([this](const MappingChange& change) {
-    record(change.mapped ? AllocatorEvent::Kind::mapped : AllocatorEvent::Kind::unmapped,
-           change.address, change.bytes, 0);
+    record_event(change.mapped ? AllocatorEvent::Kind::mapped : AllocatorEvent::Kind::unmapped,
+                 change.address, change.bytes, 0);
     if (mapping_observer_) mapping_observer_(change);
   });
 }
@@ -133,6 +135,23 @@ void DeviceAllocator::find_caller() const {
   }
 }
 
+[[gnu::always_inline]] inline void DeviceAllocator::record(AllocatorEvent::Kind kind,
+                                                           DeviceAddress address,
+                                                           std::uint64_t bytes, StreamHandle stream,
+                                                           PoolId pool) {
+  AllocatorEvent* const event = ring_->next();
+  if (event == nullptr) return;
+  set_event(*event, kind, address, bytes, stream, pool);
+  const bool stacks = stack_source_.load(std::memory_order_relaxed) != nullptr;
+  event->stack = stacks ? stack_of_request() : 0;
+  // The clock is most of what an event costs. One without a time happens after the event before it,
+  // and whoever takes events out of the ring knows when it looked last.
+  constexpr std::uint32_t kTimed = 8;
+  const bool timed = ++recorded_events_ % kTimed == 0;
+  event->ticks = timed || (stacks && kind != AllocatorEvent::Kind::free) ? ticks() : 0;
+  ring_->publish();
+}
+
 void DeviceAllocator::record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id) {
   const Block& block = arena.heap.blocks()[id];
   if (block.owner != recorded_owner_.owner || &arena != recorded_owner_.arena) [[unlikely]] {
@@ -143,11 +162,9 @@ void DeviceAllocator::record(AllocatorEvent::Kind kind, const Arena& arena, Bloc
          recorded_owner_.pool);
 }
 
-void DeviceAllocator::record(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
-                             StreamHandle stream, PoolId pool) {
-  AllocatorEvent event = event_of(kind, address, bytes, stream, pool);
-  if (stack_source_.load(std::memory_order_relaxed) != nullptr) event.stack = stack_of_request();
-  ring_->push(event);
+void DeviceAllocator::record_event(AllocatorEvent::Kind kind, DeviceAddress address,
+                                   std::uint64_t bytes, StreamHandle stream, PoolId pool) {
+  record(kind, address, bytes, stream, pool);
 }
 
 }  // namespace gapless

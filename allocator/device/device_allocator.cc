@@ -118,7 +118,8 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
     if (ring_ != nullptr) {
       MemInfo left;
       if (driver_.mem_info(device_, left) != DriverStatus::ok) left = {};
-      record(AllocatorEvent::Kind::out_of_memory, left.free_bytes, bytes, stream, failed.pool);
+      record_event(AllocatorEvent::Kind::out_of_memory, left.free_bytes, bytes, stream,
+                   failed.pool);
     }
     observers = out_of_memory_observers_;
   }

@@ -332,7 +332,9 @@ class DeviceAllocator {
                                         bool last_resort);
   [[gnu::noinline]] void record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id);
   void record(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
-              StreamHandle stream, PoolId pool = {});
+              StreamHandle stream, PoolId pool);
+  void record_event(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
+                    StreamHandle stream, PoolId pool = {});
   void observe_mappings();
   /// Whether anybody wants to know where requests come from.
   [[nodiscard]] bool asks_callers() const {
@@ -558,6 +560,7 @@ class DeviceAllocator {
     PoolId pool;
   };
   RecordedOwner recorded_owner_;
+  std::uint32_t recorded_events_ = 0;
   std::function<void(const MappingChange&)> mapping_observer_;
   std::optional<int> capture_marks_;  // captures that note_capture() told of
   std::uint64_t peak_spilled_bytes_ = 0;

@@ -30,7 +30,7 @@ struct AllocatorEvent {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;  // as asked for
   StreamHandle stream = 0;
-  std::uint64_t ticks = 0;         // base/ticks.h; 0 of a free: some time after the one before
+  std::uint64_t ticks = 0;         // base/ticks.h; 0: some time after the one before
   std::uint32_t stack = 0;         // of the program; 0: unknown
   std::uint32_t pool_creator = 0;  // the pool's id, whose numbers are small
   std::uint32_t pool_number = 0;
@@ -42,20 +42,29 @@ class EventRing {
   /// `events`: how many it holds, a power of two.
   explicit EventRing(std::size_t events) : events_(events), mask_(events - 1) {}
 
-  /// By one thread at a time.
-  [[gnu::always_inline]] void push(const AllocatorEvent& event) {
-    const std::uint64_t at = pushed_.load(std::memory_order_relaxed);
-    if (at - taken_seen_ + 2 > events_.size()) [[unlikely]] {
+  /// The place of the next event, which is to be filled in and then published; nullptr: it is
+  /// lost. By one thread at a time.
+  [[gnu::always_inline]] AllocatorEvent* next() {
+    if (pushed_here_ - taken_seen_ >= mask_) [[unlikely]] {
       taken_seen_ = taken_.load(std::memory_order_acquire);
-      if (at - taken_seen_ + 2 > events_.size()) {
+      if (pushed_here_ - taken_seen_ >= mask_) {
         lost_now_ += 1;
         lost_.fetch_add(1, std::memory_order_relaxed);
-        return;
+        return nullptr;
       }
     }
     if (lost_now_ != 0) [[unlikely]]
-      return push_after_loss(event);
-    put(at, event);
+      publish_loss();
+    return &first_[pushed_here_ & mask_];
+  }
+  [[gnu::always_inline]] void publish() {
+    pushed_.store(++pushed_here_, std::memory_order_release);
+  }
+  void push(const AllocatorEvent& event) {
+    AllocatorEvent* const place = next();
+    if (place == nullptr) return;
+    *place = event;
+    publish();
   }
 
   /// By one other thread: calls f(event) for each that is there.
@@ -71,29 +80,25 @@ class EventRing {
   [[nodiscard]] std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
-  void put(std::uint64_t at, const AllocatorEvent& event) {
-    events_[at & mask_] = event;
-    pushed_.store(at + 1, std::memory_order_release);
-  }
   // There is room for two.
-  [[gnu::noinline]] void push_after_loss(const AllocatorEvent& event) {
-    AllocatorEvent lost;
+  [[gnu::noinline]] void publish_loss() {
+    AllocatorEvent& lost = first_[pushed_here_ & mask_];
+    lost = {};
     lost.kind = AllocatorEvent::Kind::lost;
     lost.bytes = lost_now_;
-    lost.ticks = event.ticks;
     lost_now_ = 0;
-    const std::uint64_t at = pushed_.load(std::memory_order_relaxed);
-    put(at, lost);
-    put(at + 1, event);
+    publish();
   }
 
   static constexpr std::size_t kLine = 64;  // of a cache
 
   std::vector<AllocatorEvent> events_;
+  AllocatorEvent* first_ = events_.data();
   std::uint64_t mask_;
   alignas(kLine) std::atomic<std::uint64_t> pushed_{0};
-  std::uint64_t taken_seen_ = 0;  // by who pushes
-  std::uint64_t lost_now_ = 0;    // since the last one that found room
+  std::uint64_t pushed_here_ = 0;  // as who pushes knows without asking
+  std::uint64_t taken_seen_ = 0;
+  std::uint64_t lost_now_ = 0;  // since the last one that found room
   std::atomic<std::uint64_t> lost_{0};
   alignas(kLine) std::atomic<std::uint64_t> taken_{0};
 };

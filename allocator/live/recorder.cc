@@ -175,7 +175,7 @@ void Recorder::begin(const std::string& path, bool stacks) {
           segment.bytes = event.bytes;
           device.mapped.push_back(segment);
         } else {
-          blocks.push_back(session->streamed(event, event.ticks));
+          blocks.push_back(session->streamed(event, session->looked_at.back()));
         }
       }
     }
