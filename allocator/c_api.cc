@@ -56,6 +56,7 @@ namespace gapless {
 
 Allocator& allocator_of(const gapless_allocator& allocator) { return *allocator.devices; }
 Driver& driver_of(const gapless_allocator& allocator) { return *allocator.driver; }
+Live& live_of(const gapless_allocator& allocator) { return *allocator.live; }
 
 using c_api::fail;
 
@@ -68,6 +69,7 @@ gapless_status create_over(std::unique_ptr<Driver> driver, const Options& option
     return fail(GAPLESS_DRIVER_ERROR, std::string("the driver failed with ") + to_string(status));
   }
   made->driver = std::move(driver);
+  made->live = std::make_unique<Live>(*made->devices, options);
   *allocator = made.release();
   return GAPLESS_OK;
 }

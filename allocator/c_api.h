@@ -12,6 +12,8 @@
 
 namespace gapless {
 
+class Live;
+
 /// An allocator that owns `driver`. On failure `allocator` is left alone, and the driver is gone.
 gapless_status create_over(std::unique_ptr<Driver> driver, const Options& options,
                            gapless_allocator** allocator);
@@ -19,5 +21,6 @@ gapless_status create_over(std::unique_ptr<Driver> driver, const Options& option
 /// What stands behind the handle.
 Allocator& allocator_of(const gapless_allocator& allocator);
 Driver& driver_of(const gapless_allocator& allocator);
+Live& live_of(const gapless_allocator& allocator);
 
 }  // namespace gapless

@@ -13,11 +13,13 @@
 #include "allocator/base/error.h"
 #include "allocator/base/fork.h"
 #include "allocator/c_api.h"
+#include "allocator/live/live.h"
 #include "allocator/memory/shared_block.h"
 
 struct gapless_allocator {
   std::unique_ptr<gapless::Driver> driver;
   std::unique_ptr<gapless::Allocator> devices;
+  std::unique_ptr<gapless::Live> live;
   // Blocks of other processes, by address.
   std::mutex imports_lock;
   std::map<gapless::DeviceAddress, std::unique_ptr<gapless::ImportedBlock>> imports;

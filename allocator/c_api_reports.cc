@@ -114,6 +114,28 @@ gapless_status gapless_dump(const gapless_allocator* allocator, const char* path
   });
 }
 
+gapless_status gapless_record(gapless_allocator* allocator, const char* path, int stacks) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr || path == nullptr) {
+      return fail(GAPLESS_INVALID_ARGUMENT, "the allocator or the path is null");
+    }
+    if (allocator->forked) throw gapless::ForkedChild();
+    allocator->live->recorder().begin(path, stacks != 0);
+    return GAPLESS_OK;
+  });
+}
+
+gapless_status gapless_record_end(gapless_allocator* allocator) {
+  return guarded([&]() -> gapless_status {
+    if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");
+    if (allocator->forked) throw gapless::ForkedChild();
+    const gapless::Recorder::State state = allocator->live->recorder().end();
+    if (state.path.empty()) return fail(GAPLESS_INVALID_ARGUMENT, "nothing is being recorded");
+    if (!state.error.empty()) return fail(GAPLESS_INVALID_ARGUMENT, state.error);
+    return GAPLESS_OK;
+  });
+}
+
 gapless_status gapless_describe(const gapless_allocator* allocator, void* json, size_t* size) {
   return guarded([&]() -> gapless_status {
     if (allocator == nullptr) return fail(GAPLESS_INVALID_ARGUMENT, "the allocator is null");

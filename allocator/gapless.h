@@ -182,7 +182,14 @@ gapless_status gapless_check(gapless_allocator* allocator, int32_t device);
 /* Writes the state of every device as JSON to the file, for `gapless inspect`. */
 gapless_status gapless_dump(const gapless_allocator* allocator, const char* path);
 
-/* The same text; why the device's last request that failed did, as things are now
+/* Records every request from now on to a new file, until it is ended or the process is; `stacks`:
+ * with where in the program they come from. For `gapless replay`, `inspect` and `view`.
+ * GAPLESS_INVALID_ARGUMENT where the file cannot be made or a recording is on already; ending:
+ * where none is, or its file could not be written to the end. */
+gapless_status gapless_record(gapless_allocator* allocator, const char* path, int stacks);
+gapless_status gapless_record_end(gapless_allocator* allocator);
+
+/* The same text as gapless_dump's; why the device's last request that failed did, as things are now
  * (GAPLESS_INVALID_ARGUMENT where none did); and the options of GAPLESS_CONF with their defaults.
  * Each writes up to *size bytes of JSON, without a terminating 0, and sets *size to how many there
  * are; where there was less room it is GAPLESS_INVALID_ARGUMENT. */

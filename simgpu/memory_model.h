@@ -28,6 +28,8 @@ struct PhysicalRange {
   MemHandle handle = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+
+  bool operator==(const PhysicalRange&) const = default;
 };
 
 struct Mapping {

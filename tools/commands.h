@@ -19,15 +19,18 @@ enum ExitStatus : int {
 void add_advise(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
 void add_diff(CLI::App& app, int& status);
+void add_dump(CLI::App& app, int& status);
 void add_dryrun(CLI::App& app, int& status);
 void add_fit(CLI::App& app, int& status);
 void add_fits(CLI::App& app, int& status);
 void add_generate(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_options(CLI::App& app, int& status);
+void add_record(CLI::App& app, int& status);
 void add_replay(CLI::App& app, int& status);
 void add_run(CLI::App& app, int& status);
 void add_search(CLI::App& app, int& status);
+void add_top(CLI::App& app, int& status);
 void add_view(CLI::App& app, int& status);
 
 }  // namespace gapless::tools

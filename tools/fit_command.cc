@@ -9,11 +9,11 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/json_text.h"
+#include "allocator/base/parallel.h"
 #include "bench/replay/fit.h"
 #include "bench/replay/in_torch.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
-#include "tools/parallel.h"
 #include "tools/progress.h"
 #include "tools/recorded_run.h"
 #include "tools/table.h"

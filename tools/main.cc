@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
       "  gapless fits --gpu 16GiB -- python train.py         does it fit, and what takes the "
       "memory?\n"
       "  gapless dryrun --gpu 16GiB -- python train.py       run it on GPUs that are not there\n"
+      "  gapless top                                         running programs and their memory\n"
       "  gapless search --vary b=1:64 -- python train.py {b}  the largest setting that fits\n"
       "\n"
       "A snapshot is what torch.cuda.memory._dump_snapshot() writes.\n"
@@ -96,6 +97,9 @@ int main(int argc, char** argv) {
   add_convert(app, status);
   add_dryrun(app, status);
   add_search(app, status);
+  add_top(app, status);
+  add_record(app, status);
+  add_dump(app, status);
   add_generate(app, status);
   add_options(app, status);
   if (!names_a_command(app, argc, argv)) return kExitBadInput;

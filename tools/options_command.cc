@@ -24,6 +24,7 @@ const char* type_name(OptionType type) {
       return "folder";
     case OptionType::streams_choice:
     case OptionType::share_choice:
+    case OptionType::signal_choice:
     case OptionType::checks_choice:
     case OptionType::fence_choice:
       return "choice";

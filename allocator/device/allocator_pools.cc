@@ -69,7 +69,9 @@ void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
   saved_.erase(pool.index);
   if (const auto found = sourced_.find(pool.index); found != sourced_.end()) {
-    found->second->arena.heap.open_pool(pool.index);
+    DeviceHeap& heap = found->second->arena.heap;
+    heap.open_pool(pool.index);
+    statistics_.retries += static_cast<std::int64_t>(heap.counters().retries);
     spent_.push_back(std::move(found->second));
     sourced_.erase(found);
     pools_.reuse(pool.index);

@@ -18,6 +18,7 @@ void DeviceAllocator::note_memory() {
     present += arena.heap.home().present_pages() * arena.heap.page_bytes();
     segments += (arena.heap.reserved_bytes() != 0 ? 1 : 0) + arena.heap.windows().count();
   });
+  for (const auto& sourced : spent_) reserved += sourced->arena.heap.reserved_bytes();
   if (check_ != nullptr) {
     const std::uint64_t fenced = check_->fence().reserved_bytes();
     reserved += fenced;
@@ -120,7 +121,8 @@ Status DeviceAllocator::add_peer(DeviceIndex peer) {
 
 void DeviceAllocator::set_mapping_observer(std::function<void(const MappingChange&)> observer) {
   const std::scoped_lock lock(lock_);
-  main_.heap.set_mapping_observer(std::move(observer));
+  mapping_observer_ = std::move(observer);
+  observe_mappings();
 }
 
 Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
@@ -222,6 +224,10 @@ void DeviceAllocator::reset_peak_statistics() {
 void DeviceAllocator::reset_accumulated_statistics() {
   const std::scoped_lock lock(lock_);
   statistics_.reset_accumulated(holes());
+  // Heaps count theirs from the beginning.
+  for_each_arena([&](const Arena& arena) {
+    statistics_.retries -= static_cast<std::int64_t>(arena.heap.counters().retries);
+  });
 }
 
 std::string DeviceAllocator::last_failure() const {

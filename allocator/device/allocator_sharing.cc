@@ -81,7 +81,13 @@ DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, Share
   const Block& block = arena.heap.blocks()[id];
   const std::uint64_t before = arena.before_bytes(block.owner);
   made.bytes = block.size * kUnitBytes - before;
-  for (const MemoryPiece& piece : arena.heap.pieces_of(id, made.offset_bytes)) {
+  std::vector<MemoryPiece> pieces = arena.heap.pieces_of(id, made.offset_bytes);
+  made.offset_bytes += before;
+  if (made.offset_bytes >= pieces.front().bytes) {  // only what is in front of it lies there
+    made.offset_bytes -= pieces.front().bytes;
+    pieces.erase(pieces.begin());
+  }
+  for (const MemoryPiece& piece : pieces) {
     SharedPiece shared_piece{{}, piece.bytes};
     const DriverStatus status = driver_.mem_export(piece.handle, made.type, shared_piece.handle);
     if (status != DriverStatus::ok) {
@@ -90,7 +96,6 @@ DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, Share
     }
     made.pieces.push_back(shared_piece);
   }
-  made.offset_bytes += before;
   shared = std::move(made);
   return DriverStatus::ok;
 }
@@ -114,6 +119,7 @@ bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockI
   const auto found = pinned_.find(address);
   if (found == pinned_.end()) return false;
   found->second.freed = id;
+  if (ring_ != nullptr) record(AllocatorEvent::Kind::free_requested, arena, id);
   const Block& block = arena.heap.blocks()[id];
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);

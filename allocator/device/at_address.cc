@@ -49,7 +49,7 @@ Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, Devic
   if (bytes == 0 || bytes > kMostBytes || address % kUnitBytes != 0) {
     return Status::invalid_argument;
   }
-  if (check_ != nullptr) MemoryCheck::note_call_site(call_site_source_);
+  if (asks_callers()) find_caller();
   const std::scoped_lock lock(lock_);
   std::uint64_t before = 0;
   std::uint64_t wanted = bytes;

@@ -39,8 +39,8 @@ Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAd
     address = 0;
     return Status::ok;
   }
-  if (check_ != nullptr) [[unlikely]]
-    MemoryCheck::note_call_site(call_site_source_);
+  if (asks_callers()) [[unlikely]]
+    find_caller();
   Status status = Status::ok;
   {
     const std::scoped_lock lock(lock_);
@@ -115,6 +115,12 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
     }
     if (const PoolIndex pool = pools_.of(stream); pool != 0) failed.pool = pools_.at(pool).id;
     last_failed_ = failed;
+    if (ring_ != nullptr) {
+      MemInfo left;
+      if (driver_.mem_info(device_, left) != DriverStatus::ok) left = {};
+      record_event(AllocatorEvent::Kind::out_of_memory, left.free_bytes, bytes, stream,
+                   failed.pool);
+    }
     observers = out_of_memory_observers_;
   }
   for (const auto& observer : observers) observer(failed);

@@ -8,6 +8,7 @@
 // (stream/, among_streams.cc). In a forked child all that takes the lock throws ForkedChild.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "allocator/check/memory_check.h"
 #include "allocator/device/arena.h"
 #include "allocator/device/deferred_frees.h"
+#include "allocator/device/event_ring.h"
 #include "allocator/device/options.h"
 #include "allocator/device/pools.h"
 #include "allocator/device/statistics.h"
@@ -155,6 +157,10 @@ class DeviceAllocator {
   /// The last request that failed; 0 bytes where none did.
   [[nodiscard]] FailedRequest last_failed_request() const;
 
+  /// Finds out now where in the program the calling thread is, for its next request: for who holds
+  /// a lock during that, for which a thread may wait that holds the interpreter's.
+  void note_caller() const;
+
   /// Takes back what alloc gave; invalid_argument for any other address. Address 0 is ignored.
   /// `usage`, where given, is set on success.
   Status free(DeviceAddress address, Usage* usage = nullptr);
@@ -284,10 +290,26 @@ class DeviceAllocator {
   [[nodiscard]] std::vector<Mistake> mistakes() const;
   [[nodiscard]] std::uint64_t mistakes_found() const;
 
+  // --- recording (allocator_recording.cc) --------------------------------------------------------
+
+  /// Who knows where in the program the calling thread is, as a number; asked without a lock before
+  /// each request that is recorded.
+  using StackSource = std::uint32_t (*)();
+  /// What happens from now on goes to `ring`, until end_recording(). What is there now is the
+  /// result, in the order of a program that did just this: where memory is, then the live blocks.
+  /// Empty where it is being recorded already: nothing changed. `stacks`: may be nullptr.
+  std::optional<std::vector<AllocatorEvent>> begin_recording(std::shared_ptr<EventRing> ring,
+                                                             StackSource stacks);
+  void end_recording();
+  /// Another source for the recording that there is, if it has one.
+  void change_stack_source(StackSource stacks);
+
   /// Throws std::logic_error saying which rule of docs/design.md is broken, if any is. O(heap).
   void validate() const;
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   // Larger requests cannot be meant: they pass what 32-bit units reach.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{UINT32_MAX} / 2 * kUnitBytes;
 
@@ -308,6 +330,18 @@ class DeviceAllocator {
   [[gnu::noinline]] Status alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
                                         StreamHandle stream, DeviceAddress& address, Usage* usage,
                                         bool last_resort);
+  [[gnu::noinline]] void record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id);
+  void record(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
+              StreamHandle stream, PoolId pool);
+  void record_event(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
+                    StreamHandle stream, PoolId pool = {});
+  void observe_mappings();
+  /// Whether anybody wants to know where requests come from.
+  [[nodiscard]] bool asks_callers() const {
+    return check_ != nullptr || stack_source_.load(std::memory_order_relaxed) != nullptr;
+  }
+  /// Where the request comes from, unless note_caller() found out already.
+  [[gnu::noinline]] void find_caller() const;
   void make_check();
   void report_checks(HeapReport& report) const;
   /// The live block with a fence at that address; nullptr where there is none.
@@ -434,6 +468,8 @@ class DeviceAllocator {
     arena.live.insert(placed.address + arena.before_bytes(owner), placed.block);
     statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
                          static_cast<std::int64_t>(requested_bytes));
+    if (ring_ != nullptr) [[unlikely]]
+      record(AllocatorEvent::Kind::alloc, arena, placed.block);
   }
   /// A block that is in the live table no more ends.
   void free_block(Arena& arena, BlockId id) {
@@ -449,6 +485,8 @@ class DeviceAllocator {
   void give_back(Arena& arena, BlockId id, Owner owner, std::uint64_t bytes) {
     if (check_ != nullptr) [[unlikely]]
       check_end(arena, id);
+    if (ring_ != nullptr) [[unlikely]]
+      record(AllocatorEvent::Kind::free, arena, id);
     arena.heap.free(id, owner);
     if (watches_frees_) [[unlikely]]
       after_free(arena, owner, bytes);
@@ -512,6 +550,18 @@ class DeviceAllocator {
   };
   std::map<DeviceAddress, Pinned> pinned_;
   DeferredFrees deferred_;
+  std::shared_ptr<EventRing> ring_;  // nullptr: nothing is recorded
+  std::atomic<StackSource> stack_source_{nullptr};
+  // Whose block was recorded last: mostly the next one's, too.
+  struct RecordedOwner {
+    const Arena* arena = nullptr;
+    Owner owner = 0;
+    StreamHandle stream = 0;
+    PoolId pool;
+  };
+  RecordedOwner recorded_owner_;
+  std::uint32_t recorded_events_ = 0;
+  std::function<void(const MappingChange&)> mapping_observer_;
   std::optional<int> capture_marks_;  // captures that note_capture() told of
   std::uint64_t peak_spilled_bytes_ = 0;
   std::optional<std::chrono::steady_clock::time_point> spilled_since_;

@@ -238,6 +238,8 @@ class DeviceHeap {
   void validate() const;
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   Placed in_hole(const Fit& fit, Unit size) {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
     note_made(block, size);

@@ -152,7 +152,8 @@ void DeviceHeap::settle_all() { open_pool(0); }
 
 Status DeviceHeap::trim(std::uint64_t keep_bytes) {
   const bool enough = reserved_bytes() <= keep_bytes && spilled_bytes() == 0;
-  if (enough || home_.present_pages() == 0) return Status::ok;
+  const bool nothing = home_.present_pages() == 0 && physical_.unreleased() == 0;
+  if (enough || nothing) return Status::ok;
   if (streams_.any_capturing()) return Status::driver_error;
   reclaim_given_up();
   if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {

@@ -49,6 +49,11 @@ struct Words<ShareType> {
   static constexpr std::array<std::string_view, 3> words = {"none", "fd", "fabric"};
   static constexpr std::string_view expected = "expected fd, fabric or none";
 };
+template <>
+struct Words<DumpSignal> {
+  static constexpr std::array<std::string_view, 3> words = {"none", "usr1", "usr2"};
+  static constexpr std::string_view expected = "expected USR1, USR2 or none";
+};
 template <class T>
 concept Choice = requires {
   Words<T>::words;

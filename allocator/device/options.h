@@ -23,8 +23,12 @@ enum class CrossStream : std::uint8_t {
   never,      // only when memory runs out, as PyTorch's allocator
 };
 
+/// A signal that a program may have to itself.
+enum class DumpSignal : std::uint8_t { none, usr1, usr2 };
+
 //   X(type, name, default, help)     types: bytes, percent, flag, count, folder, and the choices
-//                                    streams_choice, share_choice, checks_choice, fence_choice
+//                                    streams_choice, share_choice, signal_choice, checks_choice,
+//                                    fence_choice
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
@@ -65,7 +69,17 @@ enum class CrossStream : std::uint8_t {
     "requests that get a fence: 1/1000, 4MiB-1GiB, train.py:42, joined by +, or none")             \
   X(flag, check_stop, false, "abort where a check finds something")                                \
   X(folder, dump_on_oom, "",                                                                       \
-    "folder to write to where a request fails: what was live, why it failed, PyTorch's snapshot")
+    "folder to write to where a request fails: what was live, why it failed, PyTorch's snapshot")  \
+  X(signal_choice, dump_signal, DumpSignal::none,                                                  \
+    "signal at which a dump is written, to that folder or the one the program runs in: USR1, "     \
+    "USR2 or none; the program must not use it itself")                                            \
+  X(folder, record, "",                                                                            \
+    "folder to record to, one file a process: every request, for gapless replay, inspect and "     \
+    "view")                                                                                        \
+  X(flag, record_stacks, true,                                                                     \
+    "record where in the program requests come from; off: a few nanoseconds a request, not "       \
+    "microseconds")                                                                                \
+  X(flag, live, true, "other programs of the same user may look (gapless top), record and dump")
 
 enum class OptionType : std::uint8_t {
   bytes,
@@ -75,6 +89,7 @@ enum class OptionType : std::uint8_t {
   folder,
   streams_choice,
   share_choice,
+  signal_choice,
   checks_choice,
   fence_choice,
 };
@@ -88,6 +103,7 @@ struct Options {
 #define GAPLESS_MEMBER_folder(name, value) std::string name = value;
 #define GAPLESS_MEMBER_streams_choice(name, value) CrossStream name = value;
 #define GAPLESS_MEMBER_share_choice(name, value) ShareType name = value;
+#define GAPLESS_MEMBER_signal_choice(name, value) DumpSignal name = value;
 #define GAPLESS_MEMBER_checks_choice(name, value) RequestedChecks name = value;
 #define GAPLESS_MEMBER_fence_choice(name, value) FencedRequests name = value;
 #define GAPLESS_MEMBER(type, name, value, help) GAPLESS_MEMBER_##type(name, value)
@@ -100,6 +116,7 @@ struct Options {
 #undef GAPLESS_MEMBER_folder
 #undef GAPLESS_MEMBER_streams_choice
 #undef GAPLESS_MEMBER_share_choice
+#undef GAPLESS_MEMBER_signal_choice
 #undef GAPLESS_MEMBER_checks_choice
 #undef GAPLESS_MEMBER_fence_choice
 };

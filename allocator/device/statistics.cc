@@ -58,7 +58,7 @@ void StatisticsKeeper::reset_peak() {
     peak_[i] = pools_[kSmall].current[i] + pools_[kLarge].current[i];
   }
   for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_peak();
-  hole_bytes_peak_ = present_bytes_ - allocated_bytes();
+  hole_bytes_peak_ = present_.current - allocated_bytes();
   reserved_large_peak_ = reserved_large_bytes();
 }
 
@@ -70,7 +70,7 @@ void StatisticsKeeper::reset_accumulated(const HoleTally& holes) {
     pool.base = pool.current;
     pool.deferred_base = pool.deferred;
   }
-  for (Gauge* gauge : {&reserved_, &segments_}) gauge->reset_accumulated();
+  for (Gauge* gauge : {&reserved_, &present_, &segments_}) gauge->reset_accumulated();
   retries = 0;
   ooms = 0;
   syncs = 0;
@@ -106,11 +106,13 @@ DeviceStatistics StatisticsKeeper::read(const HoleTally& tally) const {
   statistics.inactive_split = {splits, {}, splits};
   statistics.reserved_bytes.all = reserved_.read();
   // These follow from the others: what blocks leave, holes and the large pool's reserve take in.
+  // What is asleep, in host memory, or refused by the driver is present or reserved, not both.
   const Stat& bytes = statistics.allocated_bytes.all;
   const Stat& small = statistics.allocated_bytes.small_pool;
   const Stat& reserved = statistics.reserved_bytes.all;
-  const Stat holes{present_bytes_ - bytes.current, hole_bytes_peak_,
-                   bytes.freed + reserved.allocated, bytes.allocated + reserved.freed};
+  const Stat present = present_.read();
+  const Stat holes{present.current - bytes.current, hole_bytes_peak_,
+                   bytes.freed + present.allocated, bytes.allocated + present.freed};
   statistics.inactive_split_bytes = {holes, {}, holes};
   statistics.reserved_bytes.small_pool = small;
   statistics.reserved_bytes.small_pool.current = reserved.current - reserved_large_bytes();

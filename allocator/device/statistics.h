@@ -119,7 +119,7 @@ class StatisticsKeeper {
   /// Reserved bytes in all, and those of pages that hold blocks or holes.
   void set_reserved(std::int64_t bytes, std::int64_t present_bytes) {
     reserved_.set(bytes);
-    present_bytes_ = present_bytes;
+    present_.set(present_bytes);
     note_free_memory();
   }
   void set_segments(std::int64_t count) { segments_.set(count); }
@@ -166,7 +166,7 @@ class StatisticsKeeper {
   [[gnu::noinline]] void note_peaks(Figures& pool);
   /// Frees and new pages raise what is free and what the large pool has.
   void note_free_memory() {
-    const std::int64_t holes = present_bytes_ - allocated_bytes();
+    const std::int64_t holes = present_.current - allocated_bytes();
     if (holes > hole_bytes_peak_) [[unlikely]]
       hole_bytes_peak_ = holes;
     const std::int64_t reserved = reserved_large_bytes();
@@ -188,7 +188,7 @@ class StatisticsKeeper {
   std::int64_t volume_before_reset_ = 0;
   HoleTally holes_at_reset_;
   Gauge reserved_;
-  std::int64_t present_bytes_ = 0;  // in pages that hold blocks or holes
+  Gauge present_;  // in pages that hold blocks or holes
   std::int64_t hole_bytes_peak_ = 0;
   std::int64_t reserved_large_peak_ = 0;
   Gauge segments_;

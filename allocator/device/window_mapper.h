@@ -120,6 +120,8 @@ class WindowMapper {
   DriverStatus release_all() { return space_.release_all(); }
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   struct Retiring {
     WindowId window;
     std::vector<Epoch> after;  // by stream: the epoch that must have completed

@@ -261,6 +261,8 @@ class Home {
   void validate() const;
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   // The holes of one owner.
   struct Holes {
     Holes(BlockTable& blocks, PageId max_pages) : bins(blocks), pages(max_pages) {}

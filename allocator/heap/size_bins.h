@@ -118,6 +118,8 @@ class SizeBins {
   void validate();
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   /// Holes below this many units (1 MiB) are not kept in order.
   static constexpr Unit kSmall = 2048;
   static constexpr std::uint32_t kWords = (kBins + 63) / 64;

@@ -129,6 +129,8 @@ class Windows {
   [[nodiscard]] std::uint64_t mapped_pages() const { return mapped_pages_; }
 
  private:
+  friend struct RuleBreaker;  // of the tests of validate()
+
   [[nodiscard]] bool is_free(PageId page, Reach reach) const {
     return page != kNoPage && home_.is_free(page, reach);
   }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "allocator/base/byte_source.h"
 #include "allocator/base/error.h"
-#include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "allocator/base/read_budget.h"
 #include "allocator/trace/layout.h"
@@ -299,14 +301,15 @@ MemoryState read_dump(const std::string& text, const std::string& name) {
 }
 
 MemoryState load_state(const std::string& path, std::optional<std::uint64_t> freed_at) {
-  std::string bytes = read_file(path);
-  if (!bytes.empty() && bytes.front() == '{') {
-    MemoryState state = read_dump(bytes, path);
+  std::unique_ptr<ByteSource> source = open_bytes(path);
+  const std::string_view first = first_bytes(*source);
+  if (first.starts_with('{')) {
+    MemoryState state = read_dump(source->take_all(), path);
     state.name = std::filesystem::path(path).stem().string();
     return state;
   }
-  if (looks_like_pickle(bytes)) return state_of(snapshot_of(std::move(bytes), path), freed_at);
-  return state_of(traces_of(std::move(bytes), path), freed_at);
+  if (looks_like_pickle(first)) return state_of(snapshot_of(std::move(source), path), freed_at);
+  return state_of(traces_of(std::move(source), path), freed_at);
 }
 
 }  // namespace gapless

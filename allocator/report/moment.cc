@@ -4,119 +4,34 @@
 #include <map>
 
 #include "allocator/base/bytes.h"
+#include "allocator/trace/segment_ranges.h"
 
 namespace gapless {
 namespace {
 
-constexpr std::size_t kLongestSite = 1024;        // each block carries its own
-constexpr std::uint64_t kSmallSegment = 2 * MiB;  // PyTorch's; it has no large one of that size
-
-bool adds_memory(EventKind kind) {
-  return kind == EventKind::segment_alloc || kind == EventKind::segment_map;
-}
-bool takes_memory(EventKind kind) {
-  return kind == EventKind::segment_free || kind == EventKind::segment_unmap;
-}
+constexpr std::size_t kLongestSite = 1024;  // each block carries its own
 
 // What was reserved before the first event: the recording tells the most there was.
 std::uint64_t reserved_at_begin(const Trace& trace) {
   std::int64_t change = 0;
   std::int64_t most = 0;
   for (const TraceEvent& event : trace.events) {
-    if (adds_memory(event.kind)) change += static_cast<std::int64_t>(event.bytes);
-    if (takes_memory(event.kind)) change -= static_cast<std::int64_t>(event.bytes);
+    change += reserved_sign(event.kind) * static_cast<std::int64_t>(event.bytes);
     most = std::max(most, change);
   }
   const auto peak = static_cast<std::int64_t>(trace.recorded_peak_reserved_bytes);
   return static_cast<std::uint64_t>(std::max<std::int64_t>(0, peak - most));
 }
 
-// Ranges of addresses that are backed by memory.
-class Ranges {
- public:
-  explicit Ranges(const std::vector<TraceSegment>& segments) {
-    for (const TraceSegment& segment : segments) add(segment);
-  }
-
-  void add(const TraceSegment& segment) {
-    if (segment.bytes != 0) ranges_.insert_or_assign(segment.address, segment);
-  }
-
-  // Cuts [address, address + bytes) out of whatever holds it.
-  void remove(std::uint64_t address, std::uint64_t bytes) {
-    const std::uint64_t end = address + bytes;
-    auto at = ranges_.upper_bound(address);
-    if (at != ranges_.begin()) --at;
-    while (at != ranges_.end() && at->first < end) {
-      const TraceSegment whole = at->second;
-      const std::uint64_t whole_end = whole.address + whole.bytes;
-      if (whole_end <= address) {
-        ++at;
-        continue;
-      }
-      at = ranges_.erase(at);
-      if (whole.address < address) {
-        TraceSegment before = whole;
-        before.bytes = address - whole.address;
-        ranges_.emplace(before.address, before);
-      }
-      if (whole_end > end) {
-        TraceSegment after = whole;
-        after.address = end;
-        after.bytes = whole_end - end;
-        at = ranges_.emplace(end, after).first;
-      }
-    }
-  }
-
-  // By address; what an expandable segment was mapped in is joined.
-  [[nodiscard]] std::vector<TraceSegment> joined() const {
-    std::vector<TraceSegment> all;
-    for (const auto& [address, range] : ranges_) {
-      if (!all.empty()) {
-        TraceSegment& last = all.back();
-        if (last.expandable && range.expandable && last.address + last.bytes == address &&
-            last.stream == range.stream && last.pool == range.pool && last.type == range.type) {
-          last.bytes += range.bytes;
-          continue;
-        }
-      }
-      all.push_back(range);
-    }
-    return all;
-  }
-
- private:
-  std::map<std::uint64_t, TraceSegment> ranges_;
-};
-
-TraceSegment segment_of(const TraceEvent& event) {
-  return {event.address,
-          event.bytes,
-          event.stream,
-          event.pool,
-          event.kind == EventKind::segment_map || event.kind == EventKind::segment_unmap,
-          event.bytes <= kSmallSegment ? "small" : "large"};
-}
-
 std::vector<TraceSegment> segments_at(const Trace& trace, std::size_t event) {
-  Ranges ranges(trace.segments);
+  SegmentRanges ranges(trace.segments);
   if (!trace.has_segments) {  // from the begin
     for (std::size_t i = 0; i <= event && i < trace.events.size(); ++i) {
-      const TraceEvent& done = trace.events[i];
-      if (adds_memory(done.kind)) ranges.add(segment_of(done));
-      if (takes_memory(done.kind)) ranges.remove(done.address, done.bytes);
+      ranges.apply(trace.events[i]);
     }
     return ranges.joined();
   }
-  for (std::size_t i = trace.events.size(); i-- > event + 1;) {
-    const TraceEvent& undone = trace.events[i];
-    if (adds_memory(undone.kind)) {
-      ranges.remove(undone.address, undone.bytes);
-    } else if (takes_memory(undone.kind)) {
-      ranges.add(segment_of(undone));
-    }
-  }
+  for (std::size_t i = trace.events.size(); i-- > event + 1;) ranges.undo(trace.events[i]);
   return ranges.joined();
 }
 

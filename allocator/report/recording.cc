@@ -3,27 +3,30 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <memory>
+#include <string_view>
 #include <utility>
 
+#include "allocator/base/byte_source.h"
 #include "allocator/base/error.h"
-#include "allocator/base/files.h"
 #include "allocator/trace/load.h"
 #include "allocator/trace/pickle.h"
 
 namespace gapless {
 
-Recording open_recording(const std::string& path, std::optional<std::uint64_t> freed_at) {
-  std::string bytes = read_file(path);
+Recording open_recording(const std::string& path) {
+  std::unique_ptr<ByteSource> source = open_bytes(path);
+  const std::string_view first = first_bytes(*source);
   Recording recording;
-  if (!bytes.empty() && bytes.front() == '{') {
-    recording.now = read_dump(bytes, path);
+  if (first.starts_with('{')) {
+    recording.now = read_dump(source->take_all(), path);
     recording.now->name = std::filesystem::path(path).stem().string();
-  } else if (looks_like_pickle(bytes)) {
-    Snapshot snapshot = snapshot_of(std::move(bytes), path);
-    recording.traces = snapshot.traces;
-    recording.now = state_of(std::move(snapshot), freed_at);
+  } else if (looks_like_pickle(first)) {
+    Snapshot snapshot = snapshot_of(std::move(source), path);
+    recording.traces = std::move(snapshot.traces);
+    recording.now = state_of(std::move(snapshot));
   } else {
-    recording.traces = traces_of(std::move(bytes), path);
+    recording.traces = traces_of(std::move(source), path);
   }
   std::erase_if(recording.traces, [](const Trace& trace) { return trace.events.empty(); });
   if (recording.traces.empty() && !recording.now) throw InputError(path + ": holds no events");

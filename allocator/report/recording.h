@@ -20,8 +20,8 @@ struct Recording {
   std::optional<MemoryState> now;
 };
 
-/// Opens a file of any kind, by its first bytes. Throws InputError. `freed_at`: as for state_of().
-Recording open_recording(const std::string& path, std::optional<std::uint64_t> freed_at = {});
+/// Opens a file of any kind, by its first bytes. Throws InputError.
+Recording open_recording(const std::string& path);
 
 /// What of that state is on one device.
 MemoryState of_device(const MemoryState& state, DeviceIndex device);

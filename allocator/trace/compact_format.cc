@@ -5,12 +5,13 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-
-#include <zstd.h>
+#include <thread>
 
 #include "allocator/base/error.h"
 #include "allocator/base/json_text.h"
+#include "allocator/base/parallel.h"
 #include "allocator/base/read_budget.h"
+#include "allocator/trace/zstd_frame.h"
 
 namespace gapless {
 namespace {
@@ -24,17 +25,6 @@ constexpr std::size_t kFrameEvents = 65536;
 constexpr int kLevel = 9;
 
 static_assert(std::endian::native == std::endian::little, "records are written as they lie");
-
-std::string compress(std::string_view bytes) {
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
-                                                                     ZSTD_freeCCtx);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  std::string packed(ZSTD_compressBound(bytes.size()), '\0');
-  packed.resize(
-      ZSTD_compress2(context.get(), packed.data(), packed.size(), bytes.data(), bytes.size()));
-  return packed;
-}
 
 void put_u64(std::string& out, std::uint64_t value) {
   for (int i = 0; i < 8; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
@@ -97,6 +87,36 @@ json header_of(const std::vector<Trace>& traces) {
   return header;
 }
 
+// Some events of one trace, which are compressed by themselves.
+struct WrittenFrame {
+  std::size_t trace = 0;
+  std::size_t first = 0;
+  std::size_t count = 0;
+  std::string packed;
+};
+
+std::vector<WrittenFrame> frames_of(const std::vector<Trace>& traces) {
+  std::vector<WrittenFrame> frames;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const std::size_t events = traces[i].events.size();
+    for (std::size_t first = 0; first < events; first += kFrameEvents) {
+      frames.push_back({i, first, std::min(kFrameEvents, events - first), {}});
+    }
+  }
+  return frames;
+}
+
+void pack(const std::vector<Trace>& traces, std::vector<WrittenFrame>& frames) {
+  constexpr std::size_t kMostThreads = 8;  // each takes some megabytes
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  in_parallel(frames.size(), std::min(cores, kMostThreads), [&](std::size_t i) {
+    WrittenFrame& frame = frames[i];
+    const TraceEvent* const events = traces[frame.trace].events.data() + frame.first;
+    frame.packed = zstd_frame(
+        {reinterpret_cast<const char*>(events), frame.count * sizeof(TraceEvent)}, kLevel);
+  });
+}
+
 // Reads one file, part by part; what it holds and does is on the file's budget.
 class Reader {
  public:
@@ -126,26 +146,8 @@ class Reader {
     return bytes_.substr(offset, length);
   }
 
-  // The whole of one zstd frame, which says its own size. What it unpacks to is held.
-  std::string unpack(std::string_view packed, const std::string& place) {
-    const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
-    if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN) {
-      throw InputError(name_, place, "not a zstd frame");
-    }
-    budget_.hold(size, place);
-    budget_.work(size / 16 + packed.size(), place);
-    std::string bytes(size, '\0');
-    const std::size_t got =
-        ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size());
-    if (ZSTD_isError(got) != 0 || got != size) {
-      throw InputError(name_, place,
-                       ZSTD_isError(got) != 0 ? ZSTD_getErrorName(got) : "the frame is too short");
-    }
-    return bytes;
-  }
-
   json read_json(std::string_view packed, const std::string& place) {
-    const std::string text = unpack(packed, place);
+    const std::string text = unpack_zstd_frame(packed, budget_, place);
     json value = parse_json(text, budget_, place);
     budget_.give_back(text.size());
     return value;
@@ -295,8 +297,8 @@ class Reader {
     }
     const std::uint64_t offset = fields.number("offset");
     const std::string place = "frame at byte " + std::to_string(offset);
-    const std::string raw =
-        unpack(part(offset, fields.number("bytes"), fields.place_of("bytes")), place);
+    const std::string raw = unpack_zstd_frame(
+        part(offset, fields.number("bytes"), fields.place_of("bytes")), budget_, place);
     if (raw.size() != count * sizeof(TraceEvent)) {
       throw InputError(
           name_, place,
@@ -333,26 +335,22 @@ class Reader {
 
 std::string write_compact(const std::vector<Trace>& traces) {
   std::string out(kMagic);
-  const std::string header = compress(json_text(header_of(traces)));
+  const std::string header = zstd_frame(json_text(header_of(traces)), kLevel);
   put_u64(out, header.size());
   out += header;
+  std::vector<WrittenFrame> written = frames_of(traces);
+  pack(traces, written);
   json frames = json::array();
-  for (std::size_t i = 0; i < traces.size(); ++i) {
-    const std::vector<TraceEvent>& events = traces[i].events;
-    for (std::size_t first = 0; first < events.size(); first += kFrameEvents) {
-      const std::size_t count = std::min(kFrameEvents, events.size() - first);
-      const std::string_view raw(reinterpret_cast<const char*>(events.data() + first),
-                                 count * sizeof(TraceEvent));
-      const std::string packed = compress(raw);
-      frames.push_back({{"offset", out.size()},
-                        {"bytes", packed.size()},
-                        {"trace", i},
-                        {"first", first},
-                        {"events", count}});
-      out += packed;
-    }
+  for (WrittenFrame& frame : written) {
+    frames.push_back({{"offset", out.size()},
+                      {"bytes", frame.packed.size()},
+                      {"trace", frame.trace},
+                      {"first", frame.first},
+                      {"events", frame.count}});
+    out += frame.packed;
+    frame.packed = {};
   }
-  const std::string index = compress(json_text(json{{"frames", frames}}));
+  const std::string index = zstd_frame(json_text(json{{"frames", frames}}), kLevel);
   const std::uint64_t index_offset = out.size();
   out += index;
   put_u64(out, index_offset);

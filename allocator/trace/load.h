@@ -1,9 +1,12 @@
 // Opens a file of any format gapless reads, by its first bytes.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "allocator/base/byte_source.h"
 #include "allocator/trace/snapshot.h"
 #include "allocator/trace/trace.h"
 
@@ -14,6 +17,7 @@ namespace gapless {
 std::vector<Trace> load_traces(const std::string& path);
 /// The same of a file's bytes; `path` stands in errors.
 std::vector<Trace> traces_of(std::string bytes, const std::string& path);
+std::vector<Trace> traces_of(std::unique_ptr<ByteSource> source, const std::string& path);
 /// The same with devices of a snapshot that have segments but no events (read_snapshot()).
 std::vector<Trace> load_recording(const std::string& path);
 
@@ -21,5 +25,10 @@ std::vector<Trace> load_recording(const std::string& path);
 Snapshot load_snapshot(const std::string& path);
 /// The same of a file's bytes; `path` stands in errors.
 Snapshot snapshot_of(std::string bytes, const std::string& path, bool still_devices = false);
+Snapshot snapshot_of(std::unique_ptr<ByteSource> source, const std::string& path,
+                     bool still_devices = false);
+
+/// By which a file's kind is told; the source gives them again after rewind().
+std::string_view first_bytes(ByteSource& source);
 
 }  // namespace gapless

@@ -7,64 +7,40 @@
 // Written here because no library is left to read it: torch's own C++ unpickler knows protocol 2
 // only, and PyTorch writes snapshots in protocol 4 or 5.
 //
+// A recording's events may be gigabytes, of which one at a time is wanted. So the elements of some
+// lists can be left out and handed over one by one:
+//
+//   first reading    {"segments": [...], "device_traces": [[5000000 left out], [0]]}
+//                    checks all, and counts how often each number of the memo is asked for
+//   second reading   element, element, ...   each is gone after it was looked at, and what the
+//                                            memo holds goes where it is asked for the last time
+//
 // Hostile input is bounded: what values take is held against the file's budget, which readers of
 // the document share, lengths are checked against what is left, nesting costs no call stack, and a
-// cycle is only a reference that readers with a fixed schema never follow round.
+// cycle is only a reference that readers with a fixed schema never follow round. A pickle in which
+// what is left out hangs together with the rest in another way than Python's own writes it is read
+// as a whole.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "allocator/base/byte_source.h"
 #include "allocator/base/read_budget.h"
+#include "allocator/trace/pickle_values.h"
 
 namespace gapless {
 
-class PickleValue {
- public:
-  enum class Kind : std::uint8_t { none, boolean, integer, real, text, bytes, list, tuple, dict };
-
-  PickleValue() = default;
-
-  [[nodiscard]] Kind kind() const { return kind_; }
-  [[nodiscard]] bool is_none() const { return kind_ == Kind::none; }
-  [[nodiscard]] bool is_list() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
-  [[nodiscard]] bool is_dict() const { return kind_ == Kind::dict; }
-  [[nodiscard]] bool is_integer() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
-  [[nodiscard]] bool is_text() const { return kind_ == Kind::text; }
-
-  /// Two's complement: integers from -2^63 to 2^64 - 1.
-  [[nodiscard]] std::int64_t integer() const { return integer_; }
-  [[nodiscard]] double real() const { return real_; }
-  [[nodiscard]] std::string_view text() const { return {text_, size_}; }
-
-  /// The elements of a list or tuple; keys and values in turn of a dict.
-  [[nodiscard]] const std::vector<PickleValue>& items() const { return *items_; }
-  /// The value at a text key of a dict; nullptr where there is none.
-  [[nodiscard]] const PickleValue* find(std::string_view key) const;
-
-  /// "int", "list", ...: Python's name for the kind.
-  [[nodiscard]] const char* kind_name() const;
-
- private:
-  friend class PickleMachine;
-  Kind kind_ = Kind::none;
-  std::uint32_t size_ = 0;
-  union {
-    std::int64_t integer_ = 0;
-    double real_;
-    const char* text_;
-    std::vector<PickleValue>* items_;
-  };
-};
-
-/// A pickle with all its values. Texts point into the file's bytes.
 class PickleDocument {
  public:
-  /// Reads `bytes`; `name` stands in errors. Throws InputError.
+  /// Reads all values; `name` stands in errors. Throws InputError.
   PickleDocument(std::string bytes, std::string name);
+  /// With the elements left out of each list that lies in the list at that key of the root.
+  PickleDocument(std::unique_ptr<ByteSource> source, std::string name, std::string key_of_lists);
   PickleDocument(const PickleDocument&) = delete;
   PickleDocument& operator=(const PickleDocument&) = delete;
 
@@ -73,11 +49,22 @@ class PickleDocument {
   /// What is left to whoever reads it: one value may be referred to many times.
   [[nodiscard]] ReadBudget& budget() const { return budget_; }
 
+  /// How many elements a list has, with those left out.
+  [[nodiscard]] static std::uint64_t elements_of(const PickleValue& list) {
+    return list.items().size() + list.container().left_out;
+  }
+  /// The elements of the lists in the list at that key of the root, in order, with the numbers of
+  /// list and element; each is there for as long as the call. Throws InputError.
+  using LookAt = std::function<void(std::size_t, std::size_t, const PickleValue&)>;
+  void each_element(std::string_view key_of_lists, const LookAt& look) const;
+
  private:
-  friend class PickleMachine;
   mutable ReadBudget budget_;
-  std::string bytes_;
-  std::deque<std::vector<PickleValue>> containers_;
+  std::unique_ptr<ByteSource> source_;
+  std::string key_of_lists_;
+  std::unique_ptr<PickleStore> store_;
+  std::vector<std::uint32_t> uses_;  // of each number of the memo
+  bool left_out_ = false;
   PickleValue root_;
 };
 

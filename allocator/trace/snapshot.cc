@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/pickle.h"
@@ -134,6 +136,72 @@ std::vector<Snapshot::Added> read_added(const SnapshotFields& fields, const Pick
   return all;
 }
 
+// How many events each device has that has some.
+std::map<DeviceIndex, std::uint64_t> count_events(const SnapshotFields& fields,
+                                                  const PickleValue* traces) {
+  std::map<DeviceIndex, std::uint64_t> counts;
+  if (traces == nullptr || traces->is_none()) return counts;
+  const auto& devices = fields.list(*traces, "device_traces");
+  if (devices.size() > kMostDevices) {
+    fields.fail("device_traces", std::to_string(devices.size()) +
+                                     " devices; a process has at most " +
+                                     std::to_string(kMostDevices));
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    (void)fields.list(devices[i], "device_traces[" + std::to_string(i) + "]");
+    const std::uint64_t events = PickleDocument::elements_of(devices[i]);
+    if (events != 0) counts[static_cast<DeviceIndex>(i)] = events;
+  }
+  return counts;
+}
+
+// Builds one trace after the other, as the events come.
+class TracesOfDevices {
+ public:
+  TracesOfDevices(const SnapshotFields& fields, StackReader& stacks, const Snapshot& snapshot,
+                  const std::map<DeviceIndex, SegmentList>& segments,
+                  const std::map<DeviceIndex, std::uint64_t>& counts)
+      : fields_(fields), stacks_(stacks), snapshot_(snapshot), segments_(segments), left_(counts) {}
+
+  void add(DeviceIndex device, std::size_t index, const PickleValue& event) {
+    while (!builder_ || device_ != device) {
+      // A list that was not there when they were counted.
+      if (!begin_next()) fields_.fail("device_traces", "the file changed while it was read");
+    }
+    builder_->add(event, index);
+  }
+  std::vector<Trace> finish() {
+    while (begin_next()) {
+    }
+    return std::move(traces_);
+  }
+
+ private:
+  // The next device's; false after the last.
+  bool begin_next() {
+    if (builder_) traces_.push_back(builder_->finish());
+    builder_.reset();
+    if (left_.empty()) return false;
+    const auto [device, events] = *left_.begin();
+    left_.erase(left_.begin());
+    static const SegmentList kNone;
+    const auto segments = segments_.find(device);
+    builder_.emplace(fields_, stacks_, snapshot_,
+                     segments == segments_.end() ? kNone : segments->second, device, events);
+    device_ = device;
+    return true;
+  }
+
+  const SnapshotFields& fields_;
+  StackReader& stacks_;
+  const Snapshot& snapshot_;
+  const std::map<DeviceIndex, SegmentList>& segments_;
+  std::map<DeviceIndex, std::uint64_t> left_;
+  std::optional<TraceBuilder> builder_;
+  DeviceIndex device_ = 0;
+  std::vector<Trace> traces_;
+};
+
 }  // namespace
 
 Snapshot read_snapshot(const PickleDocument& document, bool still_devices) {
@@ -149,37 +217,29 @@ Snapshot read_snapshot(const PickleDocument& document, bool still_devices) {
     fields.dict(root, "top level");
     snapshot.segments = read_segments(fields, stacks, fields.need(root, "segments", "top level"));
     snapshot.added = read_added(fields, root);
-    traces = fields.find(root, "device_traces", "top level");
+    traces = fields.find(root, kDeviceTraces, "top level");
   }
-  std::map<DeviceIndex, std::vector<const SnapshotSegment*>> by_device;
+  std::map<DeviceIndex, SegmentList> by_device;
   for (const SnapshotSegment& segment : snapshot.segments) {
-    std::vector<const SnapshotSegment*>& segments = by_device[segment.device];
+    SegmentList& segments = by_device[segment.device];
     fields.budget().make_room(segments, 1, "segments");
     segments.push_back(&segment);
   }
-  const std::vector<PickleValue> none;
-  std::map<DeviceIndex, const std::vector<PickleValue>*> entries;
-  if (traces != nullptr && !traces->is_none()) {
-    const auto& devices = fields.list(*traces, "device_traces");
-    if (devices.size() > kMostDevices) {
-      fields.fail("device_traces", std::to_string(devices.size()) +
-                                       " devices; a process has at most " +
-                                       std::to_string(kMostDevices));
-    }
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      const auto& list = fields.list(devices[i], "device_traces[" + std::to_string(i) + "]");
-      if (!list.empty()) entries[static_cast<DeviceIndex>(i)] = &list;
-    }
-  }
+  std::map<DeviceIndex, std::uint64_t> counts = count_events(fields, traces);
+  const bool any = !counts.empty();
   if (still_devices) {
-    for (const auto& [device, segments] : by_device) entries.try_emplace(device, &none);
+    for (const auto& [device, segments] : by_device) counts.try_emplace(device, 0);
   }
-  for (const auto& [device, list] : entries) {
-    snapshot.traces.push_back(
-        build_trace(fields, stacks, snapshot, by_device[device], device, *list));
+  TracesOfDevices all(fields, stacks, snapshot, by_device, counts);
+  if (any) {
+    document.each_element(kDeviceTraces,
+                          [&](std::size_t device, std::size_t index, const PickleValue& event) {
+                            all.add(static_cast<DeviceIndex>(device), index, event);
+                          });
   }
-  const auto all = std::make_shared<const CallStacks>(stacks.take());
-  for (Trace& trace : snapshot.traces) trace.stacks = all;
+  snapshot.traces = all.finish();
+  const auto tree = std::make_shared<const CallStacks>(stacks.take());
+  for (Trace& trace : snapshot.traces) trace.stacks = tree;
   return snapshot;
 }
 

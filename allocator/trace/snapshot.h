@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "allocator/trace/trace.h"
@@ -16,6 +17,9 @@
 namespace gapless {
 
 class PickleDocument;
+
+/// The key of a snapshot's lists of events, one for each device.
+inline constexpr std::string_view kDeviceTraces = "device_traces";
 
 struct SnapshotBlock {
   std::uint64_t address = 0;

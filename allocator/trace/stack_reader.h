@@ -2,10 +2,13 @@
 //
 //   [{"filename": "train.py", "line": 41, "name": "step"}, {... 80 ...}]  ->  node 2
 //
-// Events share frames by the hundred and whole stacks by the thousand: each frame is read once, and
-// a stack that is known costs a look at its frames.
+// Events share frames by the hundred and whole stacks by the thousand: each frame is read once and
+// has its number noted in the dict it was read from, and a stack that is known costs a look at the
+// numbers.
 #pragma once
 
+#include <bit>
+#include <optional>
 #include <unordered_map>
 
 #include "allocator/trace/call_stacks.h"
@@ -26,11 +29,22 @@ class StackReader {
     const auto& all = frames->items();
     const std::size_t count = std::min(all.size(), kMostFrames);
     budget_.work(count, place);
+    // The list may be that of other events as well.
+    if (const std::uint32_t known = frames->container().number; known != 0) return known - 1;
+    const std::optional<std::uint64_t> hash = hash_of(all, count);
+    if (hash) {
+      const auto known = by_hash_.find(*hash);
+      if (known != by_hash_.end() && is_stack(known->second, all, count)) {
+        frames->container().number = known->second.node + 1;
+        return known->second.node;
+      }
+    }
     std::uint32_t node = 0;
     for (std::size_t i = count; i-- > 0;) {  // the outermost first
       if (!all[i].is_dict()) continue;
       node = child(node, frame_of(all[i], place), place);
     }
+    if (hash && node != 0) remember(*hash, node, all, count, place);
     return node;
   }
 
@@ -61,6 +75,46 @@ class StackReader {
   static constexpr std::size_t kMostFrames = 1024;
   static constexpr std::size_t kLongestSite = 1024;
 
+  // Of frames that were all read before; nothing where one was not.
+  static std::optional<std::uint64_t> hash_of(const std::vector<PickleValue>& frames,
+                                              std::size_t count) {
+    constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
+    std::uint64_t hash = count;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!frames[i].is_dict()) return {};
+      const std::uint32_t number = frames[i].container().number;
+      if (number == 0) return {};
+      hash = std::rotl((hash ^ number) * kPrime, 29);
+    }
+    return hash;
+  }
+  // A stack that was read: the numbers of its frames stand in `known_frames_`.
+  struct KnownStack {
+    std::uint32_t node = 0;
+    std::uint32_t frames = 0;
+    std::uint64_t first = 0;
+  };
+  [[nodiscard]] bool is_stack(const KnownStack& known, const std::vector<PickleValue>& frames,
+                              std::size_t count) const {
+    if (known.frames != count) return false;
+    const std::uint32_t* const numbers = known_frames_.data() + known.first;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (numbers[i] != frames[i].container().number) return false;
+    }
+    return true;
+  }
+  template <class Place>
+  void remember(std::uint64_t hash, std::uint32_t node, const std::vector<PickleValue>& frames,
+                std::size_t count, const Place& place) {
+    if (by_hash_.contains(hash)) return;  // two of one hash: the second is read each time
+    budget_.hold(node_bytes(sizeof(std::pair<const std::uint64_t, KnownStack>)), place);
+    budget_.make_room(known_frames_, count, place);
+    by_hash_[hash] = {node, static_cast<std::uint32_t>(count), known_frames_.size()};
+    for (std::size_t i = 0; i < count; ++i) {
+      known_frames_.push_back(frames[i].container().number);
+    }
+  }
+
   template <class Place>
   std::uint32_t child(std::uint32_t parent, std::uint32_t frame, const Place& place) {
     const std::uint64_t key = std::uint64_t{parent} << 32 | frame;
@@ -76,16 +130,13 @@ class StackReader {
 
   template <class Place>
   std::uint32_t frame_of(const PickleValue& dict, const Place& place) {
-    const auto known = by_place_.find(&dict.items());
-    if (known != by_place_.end()) return known->second;
+    if (const std::uint32_t known = dict.container().number; known != 0) return known - 1;
     const std::string_view file = fields_.text(dict, "filename", place);
     const std::string_view name = fields_.text(dict, "name", place);
     constexpr std::uint64_t kLongestNumber = 24;
     const std::uint64_t most = file.size() + name.size() + kLongestNumber;
     budget_.work(most, place);
-    budget_.hold(node_bytes(sizeof(std::pair<const void* const, std::uint32_t>)) +
-                     2 * ReadBudget::allocated_text(most),
-                 place);
+    budget_.hold(2 * ReadBudget::allocated_text(most), place);
     std::string text;
     text.reserve(most);
     text += file;
@@ -106,7 +157,7 @@ class StackReader {
       stacks_.frames.push_back(text);
       by_text_.emplace(std::move(text), frame);
     }
-    by_place_.emplace(&dict.items(), frame);
+    dict.container().number = frame + 1;
     return frame;
   }
 
@@ -114,7 +165,8 @@ class StackReader {
   ReadBudget& budget_;
   CallStacks stacks_;
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // parent and frame
-  std::unordered_map<const void*, std::uint32_t> by_place_;
+  std::unordered_map<std::uint64_t, KnownStack> by_hash_;      // of whole stacks
+  std::vector<std::uint32_t> known_frames_;
   std::unordered_map<std::string, std::uint32_t> by_text_;
   std::unordered_map<std::uint32_t, std::string> labels_;
 };

@@ -25,12 +25,12 @@ std::optional<EventKind> kind_of(std::string_view action) {
   return {};
 }
 
-using SegmentList = std::vector<const SnapshotSegment*>;
+}  // namespace
 
-class TraceBuilder {
+class TraceBuilder::Builder {
  public:
-  TraceBuilder(const SnapshotFields& fields, StackReader& stacks, const Snapshot& snapshot,
-               const SegmentList& segments, DeviceIndex device)
+  Builder(const SnapshotFields& fields, StackReader& stacks, const Snapshot& snapshot,
+          const SegmentList& segments, DeviceIndex device, std::uint64_t events)
       : fields_(fields),
         stacks_(stacks),
         budget_(fields.budget()),
@@ -45,33 +45,7 @@ class TraceBuilder {
       added_ = snapshot.added[static_cast<std::size_t>(device)];
       if (!added_->source.empty()) trace_.source = added_->source;
     }
-  }
-
-  Trace build(const std::vector<PickleValue>& entries) {
-    budget_.make_room(trace_.events, entries.size(), list_place());
-    for (std::size_t i = 0; i < entries.size(); ++i) add(entries[i], i);
-    add_survivors();
-    put_initial_first();
-    if (added_) forget_added();
-    if (added_ && added_->segments) {
-      trace_.recorded_peak_reserved_bytes = added_->recorded_peak_reserved_bytes;
-      trace_.starts_empty = added_->starts_empty;
-    } else {
-      find_recorded_peak();
-      add_segments();
-    }
-    return std::move(trace_);
-  }
-
- private:
-  struct Live {
-    std::uint32_t block = 0;
-    bool requested = false;  // free_requested was seen
-  };
-  static constexpr std::uint64_t kLiveBytes = node_bytes(sizeof(std::pair<std::uint64_t, Live>));
-
-  [[nodiscard]] std::string list_place() const {
-    return "device_traces[" + std::to_string(trace_.device) + "]";
+    budget_.make_room(trace_.events, events, list_place());
   }
 
   void add(const PickleValue& value, std::size_t index) {
@@ -107,6 +81,31 @@ class TraceBuilder {
         push(event, place);
         break;
     }
+  }
+
+  Trace finish() {
+    add_survivors();
+    put_initial_first();
+    if (added_) forget_added();
+    if (added_ && added_->segments) {
+      trace_.recorded_peak_reserved_bytes = added_->recorded_peak_reserved_bytes;
+      trace_.starts_empty = added_->starts_empty;
+    } else {
+      find_recorded_peak();
+      add_segments();
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  struct Live {
+    std::uint32_t block = 0;
+    bool requested = false;  // free_requested was seen
+  };
+  static constexpr std::uint64_t kLiveBytes = node_bytes(sizeof(std::pair<std::uint64_t, Live>));
+
+  [[nodiscard]] std::string list_place() const {
+    return "device_traces[" + std::to_string(trace_.device) + "]";
   }
 
   template <class Place>
@@ -300,12 +299,14 @@ class TraceBuilder {
   std::uint64_t lost_frees_ = 0;
 };
 
-}  // namespace
+TraceBuilder::TraceBuilder(const SnapshotFields& fields, StackReader& stacks,
+                           const Snapshot& snapshot, const SegmentList& segments,
+                           DeviceIndex device, std::uint64_t events)
+    : builder_(std::make_unique<Builder>(fields, stacks, snapshot, segments, device, events)) {}
+TraceBuilder::~TraceBuilder() = default;
 
-Trace build_trace(const SnapshotFields& fields, StackReader& stacks, const Snapshot& snapshot,
-                  const std::vector<const SnapshotSegment*>& segments, DeviceIndex device,
-                  const std::vector<PickleValue>& entries) {
-  return TraceBuilder(fields, stacks, snapshot, segments, device).build(entries);
-}
+void TraceBuilder::add(const PickleValue& event, std::size_t index) { builder_->add(event, index); }
+
+Trace TraceBuilder::finish() { return builder_->finish(); }
 
 }  // namespace gapless

@@ -55,6 +55,7 @@ std::vector<Case> cases() {
   ProgramStyle pools = three;
   pools.pools = true;
   pools.pins = true;
+  pools.shares = true;
   Options spilling = small_pages;
   spilling.spill = 16 * kMiB;
   spilling.soft_limit = 8 * kMiB;
@@ -69,6 +70,8 @@ std::vector<Case> cases() {
   ProgramStyle two_devices = faults;
   two_devices.streams = 3;
   two_devices.peers = true;
+  two_devices.pins = true;
+  two_devices.shares = true;
   ProgramStyle copies = faults;
   copies.copies = true;
   ProgramStyle copies_pools = pools;
@@ -248,10 +251,10 @@ TEST_P(Model, HoldsInLongRuns) {
   const std::vector<std::uint64_t>& counts = tally.operations;
   // A run that never trims or never fails a call would prove less than it seems to.
   constexpr const char* kNames[] = {
-      "alloc",      "free",        "touch",         "advance",    "sync",       "trim",
-      "set_limit",  "fail_next",   "report",        "use_on",     "begin_pool", "end_pool",
-      "capture",    "end_capture", "replay",        "drop_graph", "pin",        "unpin",
-      "checkpoint", "restore",     "use_elsewhere", "copy",       "sleep",      "wake"};
+      "alloc",     "free",       "touch",  "advance",    "sync",       "trim",    "set_limit",
+      "fail_next", "report",     "use_on", "begin_pool", "end_pool",   "capture", "end_capture",
+      "replay",    "drop_graph", "pin",    "unpin",      "checkpoint", "restore", "use_elsewhere",
+      "copy",      "sleep",      "wake",   "set_pool",   "share",      "unshare"};
   std::uint64_t sum = 0;
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -274,7 +277,8 @@ TEST_P(Model, HoldsInLongRuns) {
   for (std::size_t i = 10; i < counts.size(); ++i) {
     const bool pins = i == 16 || i == 17;
     const ProgramStyle& style = GetParam().style;
-    const bool runs = i == 21   ? style.copies
+    const bool runs = i >= 25   ? style.shares
+                      : i == 21 ? style.copies
                       : i == 20 ? style.peers
                       : pins    ? style.pins
                                 : style.pools;

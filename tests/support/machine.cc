@@ -136,9 +136,7 @@ std::string Machine::apply(const Alloc& op) {
     block.bytes = block.address + facts->bytes - block.begin;
   }
   if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
-  allocated_ += block.bytes;
-  requested_ += block.requested;
-  peak_allocated_ = std::max(peak_allocated_, allocated_);
+  count(block, true);
   block.last_user = block.stream;
   if (is_capturing(block.stream)) block.capture = capturing_->number;
   live_.push_back(std::move(block));
@@ -158,14 +156,19 @@ void Machine::forget(std::size_t index) {
   const Live block = std::move(live_.back());
   live_.pop_back();
   if (block.capture != 0 && !is_capturing(block.last_user)) freed_users_.insert(block.last_user);
-  allocated_ -= block.bytes;
-  requested_ -= block.requested;
+  count(block, false);
   if (block.pins != 0) {
     held_blocks_.push_back(block);
   } else {
     vacate(block);
     defer(block);
   }
+}
+
+void Machine::count(const Live& block, bool begins) {
+  allocated_ += begins ? block.bytes : 0 - block.bytes;
+  requested_ += begins ? block.requested : 0 - block.requested;
+  begins ? expected_.on_alloc(block.bytes) : expected_.on_free(block.bytes);
 }
 
 void Machine::defer(const Live& block) {
@@ -205,6 +208,7 @@ std::string Machine::check_statistics() {
   };
   if (differs(found.allocation.all, live_.size())) return "the number of allocations is wrong";
   if (differs(found.allocated_bytes.all, allocated_)) return "allocated bytes are wrong";
+  if (std::string wrong = expected_.check(found); !wrong.empty()) return wrong;
   if (std::string wrong = check_active(found.active_bytes.all, allocated_, &Live::bytes);
       !wrong.empty()) {
     return "active bytes: " + wrong;
@@ -218,10 +222,6 @@ std::string Machine::check_statistics() {
         &found.inactive_split_bytes, &found.active_bytes}) {
     if (stat->small_pool.current + stat->large_pool.current != stat->all.current) {
       return "the pools do not add up";
-    }
-    for (const Stat* one : {&stat->all, &stat->small_pool, &stat->large_pool}) {
-      if (one->peak < one->current) return "a peak is below its current value";
-      if (one->current < 0) return "a statistic is negative";
     }
   }
   const auto reserved = static_cast<std::uint64_t>(found.reserved_bytes.all.current);
@@ -338,6 +338,8 @@ std::string Machine::apply(const Report& op) {
   if (op.reset) {
     allocator_->reset_peak_statistics();
     allocator_->reset_accumulated_statistics();
+    const std::string wrong = expected_.on_reset(allocator_->statistics());
+    if (!wrong.empty()) return wrong;
   }
   return live == allocated_ ? "" : "the report's live blocks do not add up";
 }
@@ -389,6 +391,9 @@ std::string Machine::finish() {
   }
   while (!graphs_.empty()) {
     if (const std::string wrong = apply(DropGraph{0}); !wrong.empty()) return wrong;
+  }
+  while (!opened_.empty()) {
+    if (const std::string wrong = apply(Unshare{0}); !wrong.empty()) return wrong;
   }
   for (Live& block : live_) {
     for (; block.pins != 0; --block.pins) allocator_->unpin(block.address);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "allocator/device/device_allocator.h"
 #include "allocator/driver/faulty_driver.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/expected_statistics.h"
 #include "tests/support/op.h"
 #include "tests/support/what_fits.h"
 
@@ -74,6 +76,7 @@ class Machine {
     PoolId pool;                // whose memory it is; {0, 0}: no private pool's
     bool asleep = false;        // with that pool
     std::uint32_t pins = 0;
+    std::uint32_t shares = 0;      // of these
     std::set<std::uint32_t> uses;  // streams of record_stream, beside its own
     bool used_elsewhere = false;   // and the other device's
     bool elsewhere_last = false;   // which used it last
@@ -113,6 +116,13 @@ class Machine {
   std::string apply(const Copy& op);
   std::string apply(const Sleep& op);
   std::string apply(const Wake& op);
+  std::string apply(const SetPool& op);
+  std::string apply(const Share& op);
+  std::string apply(const Unshare& op);
+  /// Blocks that are pinned, live or held.
+  [[nodiscard]] std::vector<Live*> pinned_blocks();
+  /// One pin less; where that was the last one of a freed block, it is free.
+  void drop_pin(Live& block);
   /// Notes where a block that begins to live lies, which nobody else may.
   std::string occupy(Live& block);
   std::string note_ranges(const Live& block);
@@ -161,6 +171,8 @@ class Machine {
                     options_.has_vmm ? options_.granularity_bytes : 2 << 20);
   }
   std::string check_statistics();
+  /// A block begins to live, or ends.
+  void count(const Live& block, bool begins);
   // What is live, held, or may be counted still.
   [[nodiscard]] std::string check_active(const Stat& stat, std::uint64_t live,
                                          std::uint64_t Live::*bytes) const;
@@ -190,13 +202,22 @@ class Machine {
   std::map<PoolId, std::uint32_t> last_replay_;  // by pool: the stream
   std::set<std::uint32_t> freed_users_;  // streams that used captured blocks which are freed now
   std::vector<Live> held_blocks_;        // freed, but pinned
-  std::optional<PoolState> checkpoint_;
-  std::map<DeviceAddress, Live> checkpoint_blocks_;
+  struct Checkpointed {
+    PoolState state;
+    std::map<DeviceAddress, Live> blocks;
+  };
+  std::vector<Checkpointed> checkpoints_;  // the last ones
+  std::set<PoolId> use_on_oom_;
+  struct Opened {               // by another process
+    DeviceAddress address = 0;  // here
+    std::unique_ptr<ImportedBlock> block;
+  };
+  std::vector<Opened> opened_;
+  ExpectedStatistics expected_;
   std::vector<Deferred> deferred_;
   std::uint64_t last_asked_ns_ = 0;  // when the allocator had last asked for them
   std::uint64_t allocated_ = 0;
   std::uint64_t requested_ = 0;
-  std::uint64_t peak_allocated_ = 0;
   std::uint64_t limit_ = UINT64_MAX;
   std::uint64_t limit_floor_ = 0;  // reserved when the limit was set: it may stay above it
   bool faulted_ = false;

@@ -140,23 +140,34 @@ std::string Machine::apply(const Pin& op) {
   return allocator_->pin(block.address) == Status::ok ? "" : "pin failed";
 }
 
-std::string Machine::apply(const Unpin& op) {
+std::vector<Machine::Live*> Machine::pinned_blocks() {
   std::vector<Live*> pinned;
   for (Live& block : live_) {
     if (block.pins != 0) pinned.push_back(&block);
   }
   for (Live& block : held_blocks_) pinned.push_back(&block);
+  return pinned;
+}
+
+void Machine::drop_pin(Live& block) {
+  if (--block.pins != 0) return;
+  const auto held = std::find_if(held_blocks_.begin(), held_blocks_.end(),
+                                 [&](const Live& one) { return &one == &block; });
+  if (held == held_blocks_.end()) return;
+  vacate(block);
+  held_blocks_.erase(held);
+}
+
+std::string Machine::apply(const Unpin& op) {
+  const std::vector<Live*> pinned = pinned_blocks();
   if (pinned.empty()) return "";
   Live& block = *pinned[op.block % pinned.size()];
-  if (allocator_->unpin(block.address) != Status::ok) return "unpin failed";
-  if (--block.pins == 0) {
-    const auto held = std::find_if(held_blocks_.begin(), held_blocks_.end(),
-                                   [&](const Live& one) { return &one == &block; });
-    if (held != held_blocks_.end()) {
-      vacate(block);
-      held_blocks_.erase(held);
-    }
+  const Status status = allocator_->unpin(block.address);
+  if (block.pins == block.shares) {
+    return status == Status::invalid_argument ? "" : "unpin took a share's pin";
   }
+  if (status != Status::ok) return "unpin failed";
+  drop_pin(block);
   return "";
 }
 
@@ -165,25 +176,30 @@ std::string Machine::apply(const Checkpoint& op) {
   if (all.empty() || capturing_) return "";
   const PoolId pool = all[op.pool % all.size()];
   if (asleep_.contains(pool)) return "";
-  checkpoint_ = allocator_->checkpoint_pool(pool);
-  checkpoint_blocks_.clear();
-  const auto blocks = allocator_->pool_blocks(checkpoint_->id);
+  constexpr std::size_t kMost = 4;
+  if (checkpoints_.size() == kMost) checkpoints_.erase(checkpoints_.begin());
+  Checkpointed& made = checkpoints_.emplace_back();
+  made.state = allocator_->checkpoint_pool(pool);
+  const auto blocks = allocator_->pool_blocks(pool);
   for (const Live& block : live_) {
     if (std::binary_search(blocks.begin(), blocks.end(), block.address)) {
-      checkpoint_blocks_[block.address] = block;
+      made.blocks[block.address] = block;
     }
   }
-  return blocks.size() == checkpoint_blocks_.size() && blocks.size() == checkpoint_->blocks.size()
+  return blocks.size() == made.blocks.size() && blocks.size() == made.state.blocks.size()
              ? ""
              : "a pool has blocks nobody knows";
 }
 
-std::string Machine::apply(const Restore& /*op*/) {
-  if (!checkpoint_ || capturing_ || asleep_.contains(checkpoint_->id)) return "";
+std::string Machine::apply(const Restore& op) {
+  if (checkpoints_.empty() || capturing_) return "";
+  const auto at =
+      checkpoints_.begin() + static_cast<std::ptrdiff_t>(op.checkpoint % checkpoints_.size());
+  if (asleep_.contains(at->state.id)) return "";
   gpu_.device_synchronize(0);  // who restores a pool knows that nothing runs in it
   PoolDelta delta;
-  if (allocator_->restore_pool(*checkpoint_, delta) != Status::ok) {
-    checkpoint_.reset();  // its place is gone
+  if (allocator_->restore_pool(at->state, delta) != Status::ok) {
+    checkpoints_.erase(at);  // its place is gone
     ++not_restored_;
     return delta.freed.empty() && delta.allocated.empty() ? "" : "a refused restore changed blocks";
   }
@@ -195,15 +211,77 @@ std::string Machine::apply(const Restore& /*op*/) {
     forget(static_cast<std::size_t>(block - live_.begin()));
   }
   for (const DeviceAddress address : delta.allocated) {
-    Live block = checkpoint_blocks_.at(address);
+    Live block = at->blocks.at(address);
     block.pins = 0;
+    block.shares = 0;
     if (const std::string wrong = occupy(block); !wrong.empty()) return wrong;
-    allocated_ += block.bytes;
-    requested_ += block.requested;
-    peak_allocated_ = std::max(peak_allocated_, allocated_);
+    count(block, true);
     live_.push_back(std::move(block));
   }
   return "";
+}
+
+std::string Machine::apply(const SetPool& op) {
+  const std::vector<PoolId> all = pools();
+  if (all.empty()) return "";
+  const PoolId pool = all[op.pool % all.size()];
+  if (op.use_on_oom) {
+    use_on_oom_.insert(pool);
+  } else {
+    use_on_oom_.erase(pool);
+  }
+  return allocator_->set_pool_use_on_oom(pool, op.use_on_oom) == Status::ok ? ""
+                                                                            : "set_pool failed";
+}
+
+// --- shares --------------------------------------------------------------------------------------
+
+std::string Machine::apply(const Share& op) {
+  constexpr std::size_t kMost = 6;
+  if (live_.empty() || capturing_ || opened_.size() == kMost) return "";
+  Live& block = live_[op.block % live_.size()];
+  if (block.asleep || block.capture != 0) return "";
+  SharedBlock shared;
+  const Status status = allocator_->share(block.address, shared);
+  if (!options_.has_vmm) return status == Status::invalid_argument ? "" : "shared without VMM";
+  if (faulted_ && status == Status::driver_error) return "";
+  if (status != Status::ok) return "share failed";
+  ++block.pins;
+  ++block.shares;
+  Opened opened{block.address, std::make_unique<ImportedBlock>(gpu_, 0)};
+  if (const DriverStatus opens = opened.block->open(shared); opens != DriverStatus::ok) {
+    return fmt::format("a shared block cannot be opened: {}", to_string(opens));
+  }
+  const DeviceAddress there = opened.block->address();
+  opened_.push_back(std::move(opened));
+  const auto here = gpu_.resolve(0, block.address, block.requested);
+  const auto seen = gpu_.resolve(0, there, block.requested);
+  if (!here || !seen || *here != *seen) return "another process sees other memory";
+  // Its work goes on while it closes the block, and is done when it has.
+  const std::uint32_t stream = block.last_user;
+  if (std::exchange(block.elsewhere_last, false)) {
+    gpu_.order(elsewhere_, DeviceStream{0, streams_[stream]});
+  }
+  const simgpu::Access access{there, block.requested, true};
+  return gpu_.launch(0, streams_[stream], 100'000, {&access, 1}) == DriverStatus::ok
+             ? ""
+             : "another process cannot touch the block";
+}
+
+std::string Machine::apply(const Unshare& op) {
+  if (opened_.empty() || capturing_) return "";
+  const auto at = opened_.begin() + static_cast<std::ptrdiff_t>(op.block % opened_.size());
+  const DeviceAddress address = at->address;
+  if (at->block->close() != DriverStatus::ok) return "an opened block cannot be closed";
+  opened_.erase(at);
+  for (Live* const block : pinned_blocks()) {
+    if (block->address != address) continue;
+    if (allocator_->unshare(address) != Status::ok) return "unshare failed";
+    --block->shares;
+    drop_pin(*block);
+    return "";
+  }
+  return "a shared block is gone";
 }
 
 // --- sleep ---------------------------------------------------------------------------------------

@@ -37,7 +37,9 @@ bool Machine::is_alive(PoolId pool) const {
 void Machine::forget_dead_pools() {
   for (std::uint32_t i = 1; i <= 3; ++i) {  // those that may be made again
     const PoolId pool{0, i};
-    if (!is_alive(pool)) what_fits_.forget(pool);
+    if (is_alive(pool)) continue;
+    what_fits_.forget(pool);
+    use_on_oom_.erase(pool);
   }
   std::erase_if(asleep_, [&](PoolId pool) { return !is_alive(pool); });
 }

@@ -40,7 +40,14 @@ struct Printer {
   std::string operator()(const Checkpoint& op) const {
     return fmt::format("Checkpoint{{{}}}", op.pool);
   }
-  std::string operator()(const Restore& /*op*/) const { return "Restore{}"; }
+  std::string operator()(const Restore& op) const {
+    return fmt::format("Restore{{{}}}", op.checkpoint);
+  }
+  std::string operator()(const SetPool& op) const {
+    return fmt::format("SetPool{{{}, {}}}", op.pool, op.use_on_oom);
+  }
+  std::string operator()(const Share& op) const { return fmt::format("Share{{{}}}", op.block); }
+  std::string operator()(const Unshare& op) const { return fmt::format("Unshare{{{}}}", op.block); }
   std::string operator()(const Sleep& op) const {
     return fmt::format("Sleep{{{}, {}}}", op.pool, op.save);
   }
@@ -95,7 +102,7 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   }
   if (style.checkpoints && dice >= 970) {
     if (dice < 985) return Checkpoint{any};
-    return Restore{};
+    return Restore{any};
   }
   if (style.pools) {
     const auto pool = static_cast<std::uint32_t>(below(3));
@@ -106,7 +113,7 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
     if (dice < 132) return Replay{any, stream};
     if (dice < 134) return DropGraph{any};
     if (dice < 136) return Checkpoint{any};
-    if (dice < 138) return Restore{};
+    if (dice < 138) return Restore{any};
   }
   if (style.pins && dice >= 138) {  // more unpins than pins: held memory is not to pile up
     if (dice < 141) return Pin{any};
@@ -115,8 +122,13 @@ Op random_op(std::mt19937_64& random, const ProgramStyle& style, std::size_t liv
   if (style.pools && dice >= 146) {
     if (dice < 147) return Sleep{any, below(4) == 0};
     if (dice < 149) return Wake{any};
+    if (dice < 150) return SetPool{any, below(2) == 0};
   }
-  if (dice < 150) return Touch{any, static_cast<std::uint32_t>(below(200))};
+  if (style.shares && dice >= 960 && dice < 970) {
+    if (dice < 964) return Share{any};
+    return Unshare{any};
+  }
+  if (dice < 151) return Touch{any, static_cast<std::uint32_t>(below(200))};
   if (dice < 480 && style.copies) return Copy{any, 512 * (1 + below(8))};
   // Around the target, as likely to grow as to shrink; phases of growth and of decay come of
   // themselves.

@@ -85,8 +85,20 @@ struct Unpin {
 struct Checkpoint {  // where the blocks of a pool are now
   std::uint32_t pool = 0;
 };
-struct Restore {};  // the pool's blocks as they were then
-struct Sleep {      // a pool's memory goes back to the device, its addresses stay
+struct Restore {  // the pool's blocks as they were at one of the last checkpoints
+  std::uint32_t checkpoint = 0;
+};
+struct SetPool {  // what is free in a pool may serve others before a request fails, or no more
+  std::uint32_t pool = 0;
+  bool use_on_oom = false;
+};
+struct Share {  // another process opens a live block, writes to it, and goes on using it
+  std::uint32_t block = 0;
+};
+struct Unshare {  // it closes one again
+  std::uint32_t block = 0;
+};
+struct Sleep {  // a pool's memory goes back to the device, its addresses stay
   std::uint32_t pool = 0;
   bool save = false;
 };
@@ -98,9 +110,10 @@ struct Copy {  // a live block is replaced by a larger one, as concatenation doe
   std::uint64_t more_bytes = 0;
 };
 
-using Op = std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report,
-                        UseOn, BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin,
-                        Unpin, Checkpoint, Restore, UseElsewhere, Copy, Sleep, Wake>;
+using Op =
+    std::variant<Alloc, Free, Touch, Advance, SyncStream, Trim, SetLimit, FailNext, Report, UseOn,
+                 BeginPool, EndPool, Capture, EndCapture, Replay, DropGraph, Pin, Unpin, Checkpoint,
+                 Restore, UseElsewhere, Copy, Sleep, Wake, SetPool, Share, Unshare>;
 
 /// "Alloc{300000, 1}"
 std::string to_string(const Op& op);
@@ -122,6 +135,7 @@ struct ProgramStyle {
   bool peers = false;  // another device
   bool copies = false;
   bool checkpoints = false;  // many of them
+  bool shares = false;       // with other processes
   /// Operations that are done over and over, so many times; 0: none.
   std::uint32_t repeats = 0;
 };

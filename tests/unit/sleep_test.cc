@@ -176,6 +176,52 @@ TEST_F(Sleep, BlocksMayBeFreedAsleep) {
   EXPECT_EQ(reserved(), 0U);
 }
 
+TEST_F(Sleep, WhatWasFreedAsleepIsNotBroughtBack) {
+  start({.capacity = 128 * MiB, .keep_contents = true});
+  fill();
+  ASSERT_EQ(allocator->sleep_pool(kWeights, true), Status::ok);
+  free(blocks.back());  // in a window
+  blocks.pop_back();
+  free(blocks.front());
+  blocks.erase(blocks.begin());
+  const std::uint64_t copies = calls(DriverCall::copy_to_device);
+  ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
+  EXPECT_EQ(calls(DriverCall::copy_to_device), copies + blocks.size());
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+    std::uint32_t word = 0;
+    gpu->copy_to_host(0, &word, blocks[i], sizeof word, 0);
+    EXPECT_EQ(word, 101 + i);
+  }
+  finish();
+}
+
+// What a graph made it freed again: it writes there all the same, each time it runs.
+TEST_F(Sleep, AGraphMayRunAfterIt) {
+  constexpr PoolId kGraph{1, 0};
+  start({.capacity = 32 * MiB});
+  for (int i = 0; i < 16; ++i) others.push_back(plain_alloc(2 * MiB));
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    free(others[i]);
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  begin(kGraph, {side});
+  gpu->begin_capture(0, side);
+  const DeviceAddress window = alloc(8 * MiB, side);
+  free(window);
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end(kGraph);
+  ASSERT_EQ(allocator->report().windows, 1U);
+  const std::uint64_t before = reserved();
+  ASSERT_EQ(allocator->sleep_pool(kGraph, false), Status::ok);
+  EXPECT_EQ(reserved(), before - 8 * MiB);
+  ASSERT_EQ(allocator->wake_pool(kGraph), Status::ok);
+  EXPECT_TRUE(gpu->resolve(0, window, 8 * MiB));
+  gpu->replay(graph, third);
+  EXPECT_THAT(gpu->violations(), ::testing::IsEmpty());
+  release(kGraph);
+  finish();
+}
+
 // Two streams' holes in one page, of a pool that is given up while it sleeps.
 TEST_F(Sleep, PagesThatStreamsShareAreGivenUpAsleepToo) {
   start({.capacity = 64 * MiB, .keep_contents = true});
@@ -210,12 +256,18 @@ TEST_F(Sleep, AnyCallMayFail) {
         ASSERT_EQ(allocator->sleep_pool(kWeights, true), Status::ok);
       }
       const std::uint64_t before = faults->fired();
+      const std::uint64_t reserved_before = reserved();
       faults->fail({.kind = {}, .nth = nth, .status = DriverStatus::unknown, .persistent = false});
       const Status status =
           waking ? allocator->wake_pool(kWeights) : allocator->sleep_pool(kWeights, true);
       const bool fired = faults->fired() != before;
       faults->heal();
       allocator->validate();
+      if (!waking && status != Status::ok) {
+        // It is as awake as it was.
+        EXPECT_TRUE(intact());
+        EXPECT_EQ(reserved(), reserved_before);
+      }
       if (!fired) {
         EXPECT_EQ(status, Status::ok);
       } else {

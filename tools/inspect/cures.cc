@@ -3,9 +3,9 @@
 #include <mutex>
 #include <thread>
 
+#include "allocator/base/parallel.h"
 #include "bench/replay/fit.h"
 #include "bench/replay/replay.h"
-#include "tools/parallel.h"
 
 namespace gapless::tools {
 namespace {

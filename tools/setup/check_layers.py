@@ -14,6 +14,7 @@ LAYERS = [
     "allocator/device",
     "allocator/trace",
     "allocator/report",
+    "allocator/live",
     "allocator",  # the C API
     "simgpu",
     "kernels",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # lint.sh [format|tidy]: the formatter's and the linter's view of the code; both without an argument.
-# With the first goes what the type checker says of the Python package. With SHORT=1 in the environment
-# the linter looks at each fortieth file, which takes a minute instead of half an hour.
+# With the first goes what the type checker says of the Python package and of tests/mistakes. With
+# SHORT=1 in the environment the linter looks at each fortieth file, which takes a minute instead of
+# half an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-all}
@@ -11,6 +12,7 @@ if [ "$what" != tidy ]; then
   echo "${#files[@]} files are formatted"
   if command -v mypy >/dev/null; then
     mypy --strict torch_plugin/python/gapless
+    mypy --strict tests/mistakes/plant.py
   else
     echo "mypy is not installed: the types of the Python package are not checked"
   fi

@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/json_text.h"
+#include "allocator/trace/segment_ranges.h"
 
 namespace gapless::tools {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/base/bytes.h"
+#include "allocator/trace/segment_ranges.h"
 
 namespace gapless::tools {
 namespace {
@@ -62,19 +63,6 @@ std::optional<std::uint64_t> under_recorded_peak(const Trace& trace) {
 }
 
 }  // namespace
-
-int reserved_sign(EventKind kind) {
-  switch (kind) {
-    case EventKind::segment_alloc:
-    case EventKind::segment_map:
-      return 1;
-    case EventKind::segment_free:
-    case EventKind::segment_unmap:
-      return -1;
-    default:
-      return 0;
-  }
-}
 
 std::optional<std::uint64_t> reserved_at_start(const Trace& trace) {
   return trace.has_segments ? undone_from_end(trace) : under_recorded_peak(trace);

@@ -30,7 +30,4 @@ std::optional<std::uint64_t> reserved_at_start(const Trace& trace);
 /// All that was ever reserved or allocated, by address, disjoint. Empty where no address is known.
 std::vector<AddressRange> ranges_of(const Trace& trace);
 
-/// The change of what is reserved: 1 for more, -1 for less, 0 for an event that does not matter.
-int reserved_sign(EventKind kind);
-
 }  // namespace gapless::tools

@@ -6,9 +6,12 @@
 
 #include "allocator/c_api.h"
 #include "allocator/driver/cuda_driver.h"
+#include "allocator/live/live.h"
 #include "torch_plugin/adapter/call_sites.h"
 #include "torch_plugin/adapter/memory_kernels.h"
 #include "torch_plugin/adapter/newer.h"
+#include "torch_plugin/adapter/pickled_snapshot.h"
+#include "torch_plugin/adapter/python_stack.h"
 #include "torch_plugin/adapter/settings.h"
 
 namespace gapless::torch_plugin {
@@ -85,6 +88,8 @@ void TorchAllocator::init(int device_count) {
   }
   handle_ = handle;
   core_ = &core;
+  live_of(*handle).set_stack_source(python_stack);
+  live_of(*handle).set_snapshot(pickled_snapshot);
   after_fork_ = std::make_unique<AfterFork>([this] { leave(); });
   for (DeviceIndex device = 0; device < core.devices(); ++device) prepare(device);
 }
@@ -167,10 +172,11 @@ void* TorchAllocator::alloc_watched(DeviceIndex device, std::uint64_t bytes, cud
   DeviceAddress address = at;
   const std::uint64_t rounded = settings::rounded_bytes(bytes);
   Status status = Status::ok;
+  DeviceCore& core = core_of(device);
+  core.note_caller();
   {
     const auto watch = history_->watch(device);
     history_->set_cause(device, context);
-    DeviceCore& core = core_of(device);
     status = at == 0 ? core.alloc(bytes, handle_of(stream), address, rounded, &usage)
                      : core.alloc_at(bytes, handle_of(stream), at, &usage);
     history_->set_cause(device, nullptr);

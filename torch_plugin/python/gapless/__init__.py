@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GaplessError", "OptionError", "Report", "check_gpu_memory", "check_memory", "check_streams", "config", "dump",
            "estimate_memory_usage", "get_optimal_batch_size", "install", "is_installed", "memory_stats", "nn", "oom_advice",
-           "patch_loss", "pluggable_allocator", "report", "sleep", "snapshot", "suggest_batch_size", "trace", "trim", "wake"]
+           "patch_loss", "pluggable_allocator", "record", "report", "sleep", "snapshot", "suggest_batch_size", "trace", "trim",
+           "wake"]
 __version__ = "0.1.0"
 
 # Imported when they are asked for: this module is imported inside every `import torch`.
@@ -223,6 +224,25 @@ def trace(path: str | os.PathLike[str] | None = None, *, max_entries: int = sys.
     finally:
         events.extend(snapshot(path)["device_traces"])
         torch.cuda.memory._record_memory_history(None)
+
+
+@contextlib.contextmanager
+def record(path: str | os.PathLike[str], *, stacks: bool = True) -> Iterator[None]:
+    """Writes every allocation and free inside the `with` to a new file, of all devices and threads, while it happens:
+    for whole trainings, where trace() would fill the memory.
+
+        with gapless.record("run.gtrace"):
+            train()
+
+    The file is for `gapless replay`, `inspect` and `view`, can be read meanwhile, and is whole up to its last second
+    where the program is killed. stacks: with the lines of Python that ask, which takes microseconds a request. Raises
+    GaplessError where the file cannot be made (it may not be there yet), or a recording is on already."""
+    library = _installed()
+    library.record(os.fspath(path), stacks)
+    try:
+        yield
+    finally:
+        library.record_end()
 
 
 def trim(device: Any = None, keep_bytes: int = 0) -> int:

@@ -186,6 +186,12 @@ class Library:
     def check(self, device: int) -> None:
         self._check(self._library.gapless_check(self._handle(), ctypes.c_int32(device)))
 
+    def record(self, path: str, stacks: bool) -> None:
+        self._check(self._library.gapless_record(self._handle(), os.fsencode(path), ctypes.c_int(stacks)))
+
+    def record_end(self) -> None:
+        self._check(self._library.gapless_record_end(self._handle()))
+
     def trim(self, device: int, keep_bytes: int) -> None:
         self._check(self._library.gapless_trim(self._handle(), ctypes.c_int32(device), ctypes.c_size_t(keep_bytes)))
 

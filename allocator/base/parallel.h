@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <functional>
 
-namespace gapless::tools {
+namespace gapless {
 
 /// Does work(0) to work(pieces - 1), by at most so many threads. What the first one throws is
 /// thrown when all have stopped; the pieces that nobody began then are left out.
 void in_parallel(std::size_t pieces, std::size_t threads,
                  const std::function<void(std::size_t)>& work);
 
-}  // namespace gapless::tools
+}  // namespace gapless

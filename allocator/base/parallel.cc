@@ -1,4 +1,4 @@
-#include "tools/parallel.h"
+#include "allocator/base/parallel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace gapless::tools {
+namespace gapless {
 
 void in_parallel(std::size_t pieces, std::size_t threads,
                  const std::function<void(std::size_t)>& work) {
@@ -33,4 +33,4 @@ void in_parallel(std::size_t pieces, std::size_t threads,
   if (thrown) std::rethrow_exception(thrown);
 }
 
-}  // namespace gapless::tools
+}  // namespace gapless

@@ -1,0 +1,114 @@
+// What goes back sooner or later, whatever came in between: windows, addresses, memory that the
+// driver refused to take.
+#include <random>
+#include <utility>
+
+#include "tests/support/on_device.h"
+
+namespace gapless {
+namespace {
+
+class GivenBack : public testing::OnDevice {
+ protected:
+  // A device full of single pages, each second one free.
+  std::vector<DeviceAddress> comb(std::uint64_t pages) {
+    std::vector<DeviceAddress> blocks;
+    for (std::uint64_t i = 0; i < pages; ++i) blocks.push_back(alloc(2 * MiB));
+    std::vector<DeviceAddress> kept;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      i % 2 == 0 ? free(blocks[i]) : kept.push_back(blocks[i]);
+    }
+    gpu->device_synchronize(0);
+    return kept;
+  }
+};
+
+// It was pinned: the graph wrote there each time it ran.
+TEST_F(GivenBack, TheWindowsOfAGraphThatIsGone) {
+  constexpr PoolId kGraph{1, 0};
+  start({.capacity = 32 * MiB});
+  const std::vector<DeviceAddress> kept = comb(16);
+  begin(kGraph, {side});
+  gpu->begin_capture(0, side);
+  free(alloc(8 * MiB, side));
+  const simgpu::CapturedGraph graph = gpu->end_capture(side);
+  end(kGraph);
+  EXPECT_EQ(allocator->report().windows, 1U);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(allocator->report().windows, 1U);
+  gpu->replay(graph, third);
+  release(kGraph);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(allocator->report().windows, 0U);
+  EXPECT_EQ(reserved(), 16 * MiB);
+  for (const DeviceAddress address : kept) free(address);
+}
+
+TEST_F(GivenBack, WindowsWhoseEvictionWasRefused) {
+  start({.capacity = 64 * MiB, .settings = "slack:0,window_factor:1,window_floor:0"});
+  std::minstd_rand random(7);
+  std::vector<DeviceAddress> live;
+  const auto churn = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      live.push_back(alloc(MiB + random() % (7 * MiB), 0, 10'000'000));
+      if (live.size() < 8) continue;
+      free(std::exchange(live[random() % live.size()], live.back()));
+      live.pop_back();
+    }
+  };
+  faults->fail({.kind = DriverCall::event_record, .nth = 1, .persistent = true});
+  churn(60);
+  EXPECT_GT(faults->fired(), 0U);
+  faults->heal();
+  EXPECT_GT(allocator->report().window_mapped_bytes, reserved());  // so some are to go
+  EXPECT_EQ(allocator->counters().windows.evicted, 0U);
+  churn(20);
+  gpu->advance(1'000'000'000);
+  churn(20);
+  EXPECT_GT(allocator->counters().windows.evicted, 0U);
+  for (const DeviceAddress address : live) free(address);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(allocator->report().windows, 0U);
+}
+
+TEST_F(GivenBack, TheAddressesOfWindowsThatCouldNotBeMapped) {
+  start({.capacity = 32 * MiB});
+  const std::vector<DeviceAddress> kept = comb(16);
+  std::uint64_t reservations = 0;
+  for (unsigned i = 0; i < 40; ++i) {
+    // Of several calls the first or a later one; or the one that gives access.
+    const bool access = i % 4 == 0;
+    faults->fail({.kind = access ? DriverCall::mem_set_access : DriverCall::mem_map,
+                  .nth = access ? 1U : 1U + i % 3,
+                  .persistent = true});
+    EXPECT_EQ(try_alloc(12 * MiB + (i % 8) * 512 * KiB), Status::driver_error);
+    faults->heal();
+    if (i == 0) reservations = calls(DriverCall::address_reserve);
+  }
+  free(alloc(16 * MiB));
+  EXPECT_EQ(calls(DriverCall::address_reserve), reservations);
+  for (const DeviceAddress address : kept) free(address);
+}
+
+// It stays counted until it is taken, which trim() tries again.
+TEST_F(GivenBack, WhatTheDriverOnceWouldNotTake) {
+  for (const bool any_left : {true, false}) {
+    SCOPED_TRACE(any_left);
+    start({.capacity = 32 * MiB});
+    const DeviceAddress live = any_left ? alloc(4 * MiB) : 0;
+    free(alloc(8 * MiB));
+    faults->fail({.kind = DriverCall::mem_release, .nth = 1, .persistent = true});
+    (void)allocator->trim();
+    EXPECT_EQ(reserved(), (any_left ? 12 : 8) * MiB);
+    EXPECT_EQ(gpu->used_bytes(0), reserved());
+    faults->heal();
+    EXPECT_EQ(allocator->trim(), Status::ok);
+    EXPECT_EQ(reserved(), (any_left ? 4 : 0) * MiB);
+    EXPECT_EQ(gpu->used_bytes(0), reserved());
+    free(live);
+    testing::OnDevice::TearDown();
+  }
+}
+
+}  // namespace
+}  // namespace gapless
