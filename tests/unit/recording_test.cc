@@ -216,7 +216,7 @@ TEST_F(Recorded, AKilledProcessLeavesAFileThatCanBeRead) {
       DeviceAddress address = 0;
       (void)allocator.alloc(0, 4096, 0, address);
       (void)allocator.free(address);
-      if (i % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   std::vector<Trace> traces;
