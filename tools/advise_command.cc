@@ -120,7 +120,8 @@ void add_advise(CLI::App& app, int& status) {
                       fmt::join(names, ", ")))
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember(names));
+      ->check(CLI::IsMember(names))
+      ->option_text("REMEDY,... [allocator]");
   command->add_option(
       "--write", arguments->folder,
       "Write the configuration files (Trainer's, accelerate's, DeepSpeed's) that the "

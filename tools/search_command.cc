@@ -98,7 +98,7 @@ void add_search(CLI::App& app, int& status) {
       "not.\n"
       "\n"
       "Examples:\n"
-      "  gapless search --gpu 16GiB --vary batch=1:256 -- python train.py --batch-size {batch}\n"
+      "  gapless search --gpu 16GiB --vary batch=1:256 -- python train.py -b {batch}\n"
       "  gapless search --gpu 24GiB --vary batch=8:64:8 --resume found.json --json -- \\\n"
       "      python train.py --batch-size={batch}\n"
       "  gapless search --gpu T4 --vary precision=fp32,bf16 --vary batch=1:64 -- \\\n"
@@ -129,7 +129,8 @@ void add_search(CLI::App& app, int& status) {
                    "commas")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}));
+      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}))
+      ->option_text("NAME,... [native,expandable,gapless]");
   command->add_option("-j,--jobs", options.jobs,
                       "Probes at a time; where not given, as many as there are processors and "
                       "memory for, and one of programs that start ranks");

@@ -10,7 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "allocator/driver/driver.h"

@@ -81,7 +81,8 @@ void Home::take_back(Owner owner, Owner aside) {
   const HoleTally before = tally;
   settle(aside, kNoEpoch, owner);
   tally.made = before.made;
-  tally.peak = before.peak;
+  // What is whole again may be in more pieces than there were ever before.
+  tally.peak = std::max(before.peak, tally.current);
 }
 
 void Home::tell_streams_apart(Epoch now) {

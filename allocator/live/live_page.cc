@@ -54,8 +54,7 @@ std::unique_ptr<LivePage> LivePage::open(Answer answer, std::function<void()> on
   auto* const page = static_cast<LivePageLayout*>(memory);
   page->version = LivePageLayout::kVersion;
   page->pid = static_cast<std::uint32_t>(::getpid());
-  std::atomic_thread_fence(std::memory_order_release);
-  page->magic = LivePageLayout::kMagic;
+  std::atomic_ref(page->magic).store(LivePageLayout::kMagic, std::memory_order_release);
   return std::unique_ptr<LivePage>(
       new LivePage(descriptor, page, std::move(answer), std::move(on_signal)));
 }

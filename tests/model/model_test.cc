@@ -196,6 +196,7 @@ class Program {
 void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint32_t validate_every,
          Tally& tally) {
   MachineOptions options = c.machine;
+  options.record = seed % 2 == 0;
   options.validate_every = validate_every;
   Machine machine(options);
   Program program(c.style, seed);

@@ -42,6 +42,7 @@ Machine::Machine(const MachineOptions& options)
     gpu_.stream_create(1, elsewhere_.handle);
     if (allocator_->add_peer(1) != Status::ok) throw std::logic_error("add_peer failed");
   }
+  if (options.record) recorded_.emplace(*allocator_);
 }
 
 std::string Machine::launch(Live& block, std::uint32_t stream, std::uint32_t duration_us) {
@@ -201,6 +202,18 @@ std::string Machine::check_active(const Stat& stat, std::uint64_t live,
   return fmt::format("{}, not within {} and {}", active, least, most);
 }
 
+std::string Machine::check_recording() {
+  const Options& chosen = options_.allocator;
+  const bool fences = chosen.check.fence || chosen.fence.one_of != 0;
+  const bool mapped = chosen.spill == 0 && !fences && slept_.empty() && !faulted_;
+  if (std::string wrong = recorded_->check(mapped); !wrong.empty()) return wrong;
+  if (live_.empty()) return "";
+  const Live& last = live_.back();
+  return recorded_->requested_at(last.address) == last.requested
+             ? ""
+             : "the last block was not recorded";
+}
+
 std::string Machine::check_statistics() {
   const DeviceStatistics found = allocator_->statistics();
   const auto differs = [](const Stat& stat, std::uint64_t expected) {
@@ -354,6 +367,7 @@ std::string Machine::run(const Op& op) {
     return fmt::format("{}: threw {}", to_string(op), error.what());
   }
   if (wrong.empty()) wrong = check_statistics();
+  if (wrong.empty() && recorded_) wrong = check_recording();
   if (wrong.empty()) wrong = judge_debts();
   if (wrong.empty()) {
     const auto violations = gpu_.violations();
@@ -411,6 +425,7 @@ std::string Machine::finish() {
   }
   allocator_->check_now();
   if (allocator_->mistakes_found() != 0) return to_text(allocator_->mistakes().front());
+  recorded_.reset();
   allocator_.reset();
   if (const std::string leaks = gpu_.leaks(); !leaks.empty()) return "left behind: " + leaks;
   if (gpu_.used_bytes(0) != 0) return "device memory is left behind";

@@ -21,6 +21,7 @@
 #include "simgpu/sim_driver.h"
 #include "tests/support/expected_statistics.h"
 #include "tests/support/op.h"
+#include "tests/support/recorded_events.h"
 #include "tests/support/what_fits.h"
 
 namespace gapless::testing {
@@ -34,6 +35,8 @@ struct MachineOptions {
   bool peer = false;             // another device that may touch this one's memory
   std::uint64_t host_bytes = 0;  // that the device may map
   Options allocator{};
+  /// What it does is recorded, and must add up.
+  bool record = false;
   /// validate() after every so many operations; 0: only at the end.
   std::uint32_t validate_every = 1;
 };
@@ -171,6 +174,7 @@ class Machine {
                     options_.has_vmm ? options_.granularity_bytes : 2 << 20);
   }
   std::string check_statistics();
+  std::string check_recording();
   /// A block begins to live, or ends.
   void count(const Live& block, bool begins);
   // What is live, held, or may be counted still.
@@ -184,6 +188,7 @@ class Machine {
   std::vector<StreamHandle> streams_;
   DeviceStream elsewhere_{1, 0};
   std::optional<DeviceAllocator> allocator_;
+  std::optional<RecordedEvents> recorded_;
   std::vector<Live> live_;
   // (handle, offset) -> end: the physical bytes in use.
   std::map<std::pair<MemHandle, std::uint64_t>, std::uint64_t> in_use_;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostFrames = 128;  // deeper stacks have their outermost ones cut off
 
 // Python's functions (Python.h), found at run time: C++ programs have none. Objects are void*.
-struct Python {
+struct Interpreter {
   int (*is_initialized)() = nullptr;
   int (*is_finalizing)() = nullptr;  // by two names; none before 3.7
   void* (*this_thread)() = nullptr;
@@ -36,7 +36,7 @@ struct Python {
     function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
     return function != nullptr;
   }
-  Python() {
+  Interpreter() {
     if (!find(is_finalizing, "Py_IsFinalizing")) (void)find(is_finalizing, "_Py_IsFinalizing");
     usable = find(is_initialized, "Py_IsInitialized") &&
              find(this_thread, "PyGILState_GetThisThreadState") &&
@@ -53,13 +53,13 @@ struct Python {
   }
 };
 
-const Python& python() {
-  static const Python functions;
+const Interpreter& interpreter() {
+  static const Interpreter functions;
   return functions;
 }
 
 std::string attribute_text(void* object, const char* name) {
-  const Python& py = python();
+  const Interpreter& py = interpreter();
   void* const value = py.attribute(object, name);
   const char* const text = value == nullptr ? nullptr : py.text_of(value);
   std::string copy = text == nullptr ? "?" : text;
@@ -70,7 +70,7 @@ std::string attribute_text(void* object, const char* name) {
 
 // The lock is held.
 std::uint32_t stack_of_thread() {
-  const Python& py = python();
+  const Interpreter& py = interpreter();
   std::array<StackTable::FrameKey, kMostFrames> keys{};
   std::array<void*, kMostFrames> codes{};
   std::size_t count = 0;
@@ -100,7 +100,7 @@ std::uint32_t stack_of_thread() {
 }  // namespace
 
 std::uint32_t python_stack() {
-  const Python& py = python();
+  const Interpreter& py = interpreter();
   if (!py.runs()) return native_stack();
   const int state = py.take_lock();
   const std::uint32_t stack = stack_of_thread();
