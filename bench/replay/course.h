@@ -1,5 +1,5 @@
-// Course: memory over a replayed pass, in the columns of an image: five million events take what a
-// thousand do.
+// Course: memory over a replayed pass, in the columns of an image: of five million events no more
+// is kept than of a thousand.
 //
 //   reserved   ########|########|########|      each column: the most while an equal part of the
 //   allocated  ###     |######  |####    |      events was played
