@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
-#include "allocator/base/terminal_text.h"
 #include "tools/fits_text.h"
+#include "tools/svg.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -70,58 +70,18 @@ const char* colour_of(Holder holder) {
   return "#bbbbbb";
 }
 
-// Where things lie in a panel.
-struct Scale {
-  double top = 0;
-  std::uint64_t most_bytes = 1;
-  std::size_t samples = 1;
-
-  [[nodiscard]] double x(std::size_t sample) const {
-    return kLeft + kPlotWidth * static_cast<double>(sample) / static_cast<double>(samples);
-  }
-  [[nodiscard]] double y(std::uint64_t bytes) const {
-    return top + kPlotHeight * (1 - static_cast<double>(bytes) / static_cast<double>(most_bytes));
-  }
-};
-
-std::string text_at(double x, double y, const std::string& text, const char* more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, xml_text(text));
-}
-
-std::string line_at(double x1, double y1, double x2, double y2, const char* style) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1,
-                     x2, y2, style);
-}
-
-std::string axes(const Scale& scale) {
-  std::string svg;
-  // Steps of 1, 2 or 5 times a power of ten of what the unit is, five or so of them.
-  std::uint64_t unit = 1;
-  while (scale.most_bytes / unit >= 1024) unit *= 1024;
-  const double most = static_cast<double>(scale.most_bytes) / static_cast<double>(unit);
-  double step = 0.01;
-  for (int i = 0; most / step > 6; ++i) step *= i % 3 == 1 ? 2.5 : 2;
-  for (double at = 0; at <= most; at += step) {
-    const auto bytes = static_cast<std::uint64_t>(at * static_cast<double>(unit));
-    const double y = scale.y(bytes);
-    svg += line_at(kLeft, y, kLeft + kPlotWidth, y, "stroke=\"#ddd\"");
-    svg += text_at(kLeft - 6, y + 4, format_bytes(bytes), " text-anchor=\"end\"");
-  }
-  return svg;
-}
-
 // The area between what is below and what a holder adds, in steps.
-std::string area(const Scale& scale, const std::vector<std::uint64_t>& below,
+std::string area(const PlotArea& plot, const std::vector<std::uint64_t>& below,
                  const std::vector<std::uint64_t>& above, const char* colour,
                  const std::string& title) {
   std::string points;
   for (std::size_t i = 0; i < above.size(); ++i) {
-    points += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", scale.x(i), scale.y(above[i]),
-                          scale.x(i + 1), scale.y(above[i]));
+    points += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", plot.x(i), plot.y(above[i]),
+                          plot.x(i + 1), plot.y(above[i]));
   }
   for (std::size_t i = below.size(); i-- > 0;) {
-    points += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", scale.x(i + 1), scale.y(below[i]),
-                          scale.x(i), scale.y(below[i]));
+    points += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", plot.x(i + 1), plot.y(below[i]),
+                          plot.x(i), plot.y(below[i]));
   }
   return fmt::format("<polygon points=\"{}\" fill=\"{}\"><title>{}</title></polygon>\n", points,
                      colour, xml_text(title));
@@ -134,7 +94,7 @@ class Legend {
     svg_ +=
         fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"10\" fill=\"{}\"/>\n",
                     x_, y_ - 9, colour);
-    svg_ += text_at(x_ + 17, y_, name);
+    svg_ += svg_text(x_ + 17, y_, name);
     y_ += 17;
   }
   [[nodiscard]] const std::string& svg() const { return svg_; }
@@ -148,22 +108,23 @@ class Legend {
 std::string panel_svg(const MemoryPanel& panel, double top) {
   const MemoryCourse& course = *panel.course;
   const std::vector<MemoryCourse::Sample>& samples = course.samples;
-  Scale scale{top + kTop, panel.capacity_bytes, std::max<std::size_t>(samples.size(), 1)};
+  PlotArea plot{kLeft,       top + kTop,           kPlotWidth,
+                kPlotHeight, panel.capacity_bytes, std::max<std::size_t>(samples.size(), 1)};
   if (panel.died && course.failed) {
-    scale.most_bytes =
-        std::max(scale.most_bytes,
+    plot.most_bytes =
+        std::max(plot.most_bytes,
                  panel.outside_bytes + course.failed->allocated_bytes + course.failed_bytes);
   }
-  scale.most_bytes = std::max<std::uint64_t>(scale.most_bytes / 20 * 21, 1);
-  std::string svg = text_at(kLeft, top + 18, panel.title + ": " + panel.verdict,
-                            " font-size=\"14\" font-weight=\"bold\"");
-  svg += axes(scale);
+  plot.most_bytes = std::max<std::uint64_t>(plot.most_bytes / 20 * 21, 1);
+  std::string svg = svg_text(kLeft, top + 18, panel.title + ": " + panel.verdict,
+                             "font-size=\"14\" font-weight=\"bold\"");
+  svg += size_axis(plot, "stroke=\"#ddd\"");
   Legend legend(kLeft + kPlotWidth + 14, top + kTop + 10);
   std::vector<std::uint64_t> below(samples.size(), 0);
   std::vector<std::uint64_t> above(samples.size(), panel.outside_bytes);
   std::vector<std::pair<const char*, std::string>> names;
   const auto stack = [&](const char* colour, const std::string& name) {
-    svg += area(scale, below, above, colour, name);
+    svg += area(plot, below, above, colour, name);
     names.emplace_back(colour, name);
     below = above;
   };
@@ -184,35 +145,35 @@ std::string panel_svg(const MemoryPanel& panel, double top) {
   // What is reserved and not allocated, over all of it.
   std::string reserved;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const double y = scale.y(panel.outside_bytes + samples[i].reserved_bytes);
-    reserved += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", scale.x(i), y, scale.x(i + 1), y);
+    const double y = plot.y(panel.outside_bytes + samples[i].reserved_bytes);
+    reserved += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", plot.x(i), y, plot.x(i + 1), y);
   }
   svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"#222\" stroke-width=\"1\"/>\n",
                      reserved);
-  const double capacity = scale.y(panel.capacity_bytes);
-  svg += line_at(kLeft, capacity, kLeft + kPlotWidth, capacity,
-                 "stroke=\"#cc0000\" stroke-width=\"1.5\" stroke-dasharray=\"6 3\"");
-  svg += text_at(kLeft + 4, capacity - 4, "capacity " + format_bytes(panel.capacity_bytes),
-                 " fill=\"#cc0000\"");
+  const double capacity = plot.y(panel.capacity_bytes);
+  svg += svg_line(kLeft, capacity, kLeft + kPlotWidth, capacity,
+                  "stroke=\"#cc0000\" stroke-width=\"1.5\" stroke-dasharray=\"6 3\"");
+  svg += svg_text(kLeft + 4, capacity - 4, "capacity " + format_bytes(panel.capacity_bytes),
+                  "fill=\"#cc0000\"");
   std::uint64_t steps = 0;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (samples[i].steps == steps) continue;
     steps = samples[i].steps;
-    svg += line_at(scale.x(i), top + kTop + kPlotHeight, scale.x(i), top + kTop + kPlotHeight + 4,
-                   "stroke=\"#222\"");
+    svg += svg_line(plot.x(i), top + kTop + kPlotHeight, plot.x(i), top + kTop + kPlotHeight + 4,
+                    "stroke=\"#222\"");
   }
-  svg += text_at(kLeft + kPlotWidth / 2, top + kTop + kPlotHeight + 22,
-                 fmt::format("allocations and frees, in order; {} optimizer step{}",
-                             with_commas(steps), steps == 1 ? "" : "s"),
-                 " text-anchor=\"middle\"");
+  svg += svg_text(kLeft + kPlotWidth / 2, top + kTop + kPlotHeight + 22,
+                  fmt::format("allocations and frees, in order; {} optimizer step{}",
+                              with_commas(steps), steps == 1 ? "" : "s"),
+                  "text-anchor=\"middle\"");
   if (panel.died && course.failed) {
     const double x = kLeft + kPlotWidth;
     const std::uint64_t had = panel.outside_bytes + course.failed->allocated_bytes;
-    svg += line_at(x, scale.y(had), x, scale.y(had + course.failed_bytes),
-                   "stroke=\"#cc0000\" stroke-width=\"4\"");
-    svg += text_at(x - 6, scale.y(had + course.failed_bytes) + 14,
-                   format_bytes(course.failed_bytes) + " asked, and not had",
-                   " text-anchor=\"end\" fill=\"#cc0000\" font-weight=\"bold\"");
+    svg += svg_line(x, plot.y(had), x, plot.y(had + course.failed_bytes),
+                    "stroke=\"#cc0000\" stroke-width=\"4\"");
+    svg += svg_text(x - 6, plot.y(had + course.failed_bytes) + 14,
+                    format_bytes(course.failed_bytes) + " asked, and not had",
+                    "text-anchor=\"end\"fill=\"#cc0000\" font-weight=\"bold\"");
   }
   std::reverse(names.begin(), names.end());  // as they lie one above the other
   legend.add("#222", "reserved (line)");
@@ -221,29 +182,6 @@ std::string panel_svg(const MemoryPanel& panel, double top) {
 }
 
 }  // namespace
-
-std::string xml_text(const std::string& text) {
-  std::string safe;
-  for (const char c : terminal_text(text)) {  // no control characters, and UTF-8 only
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
 
 std::string svg_of(const std::vector<MemoryPanel>& panels) {
   const double height = kPanelHeight * static_cast<double>(std::max<std::size_t>(panels.size(), 1));
@@ -257,7 +195,7 @@ std::string svg_of(const std::vector<MemoryPanel>& panels) {
     svg += panel_svg(panel, top);
     top += kPanelHeight;
   }
-  if (panels.empty()) svg += text_at(kLeft, kTop, "No memory was traced.");
+  if (panels.empty()) svg += svg_text(kLeft, kTop, "No memory was traced.");
   return svg + "</svg>\n";
 }
 

@@ -6,7 +6,7 @@
 //       |___/***\_/**************|     gradients, parameters
 //       +------------------------+     allocations and frees, in order
 //
-// One file that needs no other. Texts in it may come from anywhere, and are escaped.
+// One file that needs no other. Texts in it may come from anywhere, and are escaped (svg.h).
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,5 @@ struct MemoryPanel {
 std::string svg_of(const std::vector<MemoryPanel>& panels);
 /// The same as a page; `report` is what is said to people.
 std::string html_of(const std::vector<MemoryPanel>& panels, const std::string& report);
-
-/// Text that may stand in XML: markup and what no document may hold are replaced.
-std::string xml_text(const std::string& text);
 
 }  // namespace gapless::tools

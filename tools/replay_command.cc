@@ -1,4 +1,5 @@
 // gapless replay: what each allocator would reserve for a recorded run.
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/base/files.h"
 #include "allocator/base/json_text.h"
 #include "bench/replay/in_torch.h"
 #include "bench/replay/replay.h"
@@ -13,6 +15,7 @@
 #include "tools/inputs.h"
 #include "tools/progress.h"
 #include "tools/recorded_run.h"
+#include "tools/replay_picture.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -28,6 +31,7 @@ struct ReplayArguments {
   std::string profile = "a100";
   std::string settings;
   bool as_json = false;
+  std::string plot;
 };
 
 json calls_by_kind(const DriverCallCounts& counts) {
@@ -200,13 +204,49 @@ std::uint64_t capacity_of(const std::string& text) {
   return bytes;
 }
 
+// Before hours of replay.
+void check_plot(const ReplayArguments& arguments) {
+  if (arguments.plot.empty()) return;
+  if (!arguments.plot.ends_with(".svg")) {
+    throw InputError("--plot: " + arguments.plot + ": its name is to end with .svg");
+  }
+  for (const std::string& trace : arguments.traces) {
+    std::error_code neither;  // is there
+    if (std::filesystem::equivalent(arguments.plot, trace, neither)) {
+      throw InputError("--plot: " + arguments.plot +
+                       " is one of the traces, and would be overwritten");
+    }
+  }
+  check_writable(arguments.plot, "--plot");
+}
+
+void write_plot(const ReplayArguments& arguments, std::vector<ReplayRow> rows,
+                std::uint64_t capacity_bytes) {
+  std::vector<ReplayPanel> panels;
+  const RecordedRun* before = nullptr;
+  for (ReplayRow& row : rows) {
+    if (before != &row.run) {
+      panels.push_back(
+          {row.run.end ? row.run.name() + " (ended out of memory when recorded)" : row.run.name(),
+           {},
+           capacity_bytes,
+           arguments.passes});
+    }
+    before = &row.run;
+    panels.back().results.push_back(std::move(row.result));
+  }
+  write_file(arguments.plot, svg_of_replays(panels));
+}
+
 int run(const ReplayArguments& arguments) {
   const std::vector<std::string> allocators = allocators_of(arguments.allocators);
   check_settings(arguments.settings);
+  check_plot(arguments);
   bench::ReplayOptions options;
   options.passes = arguments.passes;
   options.capacity_bytes = capacity_of(arguments.capacity);
   options.settings = arguments.settings;
+  options.keep_course = !arguments.plot.empty();
   try {
     options.costs = simgpu::load_cost_profile(arguments.profile);
   } catch (const std::runtime_error& error) {
@@ -243,6 +283,9 @@ int run(const ReplayArguments& arguments) {
       }
     }
   }
+  if (!arguments.plot.empty() && !rows.empty()) {
+    write_plot(arguments, std::move(rows), options.capacity_bytes);
+  }
   return status_of(loaded.all_good, all_fit);
 }
 
@@ -259,6 +302,7 @@ void add_replay(CLI::App& app, int& status) {
       "  gapless replay run.pickle\n"
       "  gapless replay run.pickle --capacity 16GiB --allocator gapless,native\n"
       "  gapless replay *.gtrace --passes 6 --profile desktop --json\n"
+      "  gapless replay run.gtrace --plot run.svg\n"
       "  gapless replay run.gtrace --allocator gapless --conf slack:0,page_size:4MiB\n"
       "\n"
       "Exit status: 0 all fit; 2 a wrong command line or file (the others are replayed); 3 one "
@@ -286,6 +330,11 @@ void add_replay(CLI::App& app, int& status) {
       ->capture_default_str();
   command->add_option("--conf", arguments->settings,
                       "Options of gapless, key:value,... (see gapless options)");
+  command->add_option(
+      "--plot", arguments->plot,
+      "Draw what each allocator reserved over the first pass (more where one failed "
+      "later),\nand what was allocated: FILE.svg, one picture below the other for "
+      "several traces");
   command->add_flag("--json", arguments->as_json, "One JSON object per trace and allocator");
   command->callback([arguments, &status] { status = run(*arguments); });
 }

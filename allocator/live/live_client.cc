@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/futex.h"
 #include "allocator/base/json_text.h"
 
 namespace gapless {

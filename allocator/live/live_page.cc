@@ -3,39 +3,21 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <new>
 
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "allocator/base/futex.h"
 #include "allocator/base/json_text.h"
 
 namespace gapless {
 namespace {
 
-std::uint32_t* word_of(std::atomic<std::uint32_t>& word) {
-  return reinterpret_cast<std::uint32_t*>(&word);
-}
-
 std::string error_text(const char* what) { return json_text(nlohmann::json{{"error", what}}); }
 
 }  // namespace
-
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::uint64_t most_ms) {
-  timespec timeout{};
-  timeout.tv_sec = static_cast<std::time_t>(most_ms / 1000);
-  timeout.tv_nsec = static_cast<long>(most_ms % 1000) * 1000000;
-  (void)syscall(SYS_futex, word_of(word), FUTEX_WAIT, value,
-                most_ms == kForeverMs ? nullptr : &timeout, nullptr, 0);
-}
-
-void futex_wake(std::atomic<std::uint32_t>& word) {
-  (void)syscall(SYS_futex, word_of(word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
 
 std::unique_ptr<LivePage> LivePage::open(Answer answer, std::function<void()> on_signal) {
   const int descriptor = memfd_create(kLivePageName, MFD_CLOEXEC);

@@ -74,9 +74,4 @@ class LivePage {
   std::thread thread_;
 };
 
-/// Waits until `word` is no more `value`, or so long.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::uint64_t most_ms);
-void futex_wake(std::atomic<std::uint32_t>& word);
-constexpr std::uint64_t kForeverMs = UINT64_MAX;
-
 }  // namespace gapless

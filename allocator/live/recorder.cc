@@ -1,6 +1,7 @@
 #include "allocator/live/recorder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/futex.h"
 #include "allocator/base/terminal_text.h"
 #include "allocator/base/ticks.h"
 #include "allocator/live/stack_table.h"
@@ -26,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // PyTorch makes well below a million requests a second: room for a thirtieth of one, small enough
 // to stay in a cache.
 constexpr std::size_t kRingEvents = std::size_t{1} << 15;
-constexpr std::chrono::milliseconds kEvery{10};
+constexpr std::uint64_t kEveryMs = 10;
 constexpr std::chrono::seconds kFlushEvery{1};
 constexpr std::size_t kMostSites = 20;
 
@@ -131,8 +133,7 @@ struct Recorder::Session {
   std::string error;
 
   std::mutex mutex;  // of all above but the rings
-  std::condition_variable wake;
-  bool ending = false;
+  std::atomic<std::uint32_t> ending{0};
   std::thread thread;
 };
 
@@ -195,22 +196,23 @@ void Recorder::begin(const std::string& path, bool stacks) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   session_->thread = std::thread([this, session = session_.get()] {
     Clock::time_point flushed = Clock::now();
-    std::unique_lock waiting(session->mutex);
-    while (!session->ending && session->error.empty()) {
-      session->wake.wait_for(waiting, kEvery, [&] { return session->ending; });
+    bool failed = false;
+    while (session->ending == 0 && !failed) {
+      futex_wait(session->ending, 0, kEveryMs);
+      const std::scoped_lock inner(session->mutex);
       try {
         session->drain();
         if (Clock::now() - flushed < kFlushEvery) continue;
         session->writer.flush();
         flushed = Clock::now();
-      } catch (const std::exception& failed) {
-        session->error = failed.what();
+      } catch (const std::exception& error) {
+        failed = true;
+        session->error = error.what();
         std::fprintf(stderr, "gapless: the recording ends: %s\n",
                      terminal_text(session->error).c_str());
       }
     }
-    if (session->ending) return;
-    waiting.unlock();
+    if (!failed) return;
     for (DeviceIndex i = 0; i < devices_.devices(); ++i) devices_.device(i)->end_recording();
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -243,11 +245,8 @@ Recorder::State Recorder::end() {
   const std::scoped_lock lock(mutex_);
   if (session_ == nullptr) return last;
   for (DeviceIndex i = 0; i < devices_.devices(); ++i) devices_.device(i)->end_recording();
-  {
-    const std::scoped_lock inner(session_->mutex);
-    session_->ending = true;
-  }
-  session_->wake.notify_all();
+  session_->ending = 1;
+  futex_wake(session_->ending);
   session_->thread.join();
   if (session_->error.empty()) {
     try {

@@ -8,7 +8,6 @@
 // (once a second) however the program ends, and ended with the process where that ends in order.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>

@@ -11,18 +11,6 @@ namespace {
 
 constexpr std::size_t kLongestSite = 1024;  // each block carries its own
 
-// What was reserved before the first event: the recording tells the most there was.
-std::uint64_t reserved_at_begin(const Trace& trace) {
-  std::int64_t change = 0;
-  std::int64_t most = 0;
-  for (const TraceEvent& event : trace.events) {
-    change += reserved_sign(event.kind) * static_cast<std::int64_t>(event.bytes);
-    most = std::max(most, change);
-  }
-  const auto peak = static_cast<std::int64_t>(trace.recorded_peak_reserved_bytes);
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, peak - most));
-}
-
 std::vector<TraceSegment> segments_at(const Trace& trace, std::size_t event) {
   SegmentRanges ranges(trace.segments);
   if (!trace.has_segments) {  // from the begin
@@ -146,7 +134,7 @@ std::uint64_t rounded_bytes(std::uint64_t requested_bytes) {
 }
 
 MomentWalk::MomentWalk(const Trace& trace) : trace_(trace), blocks_(trace.blocks) {
-  sums_.reserved_bytes = reserved_at_begin(trace);
+  sums_.reserved_bytes = reserved_at_start(trace).value_or(0);
 }
 
 bool MomentWalk::next() {
@@ -216,7 +204,7 @@ Moments find_moments(const Trace& trace) {
 
 bool tells_of_segments(const Trace& trace) {
   return trace.has_segments ||
-         (trace.recorded_peak_reserved_bytes != 0 && reserved_at_begin(trace) == 0);
+         (trace.recorded_peak_reserved_bytes != 0 && reserved_at_start(trace) == 0);
 }
 
 MemoryState state_at(const Trace& trace, std::size_t event) {

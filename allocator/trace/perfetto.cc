@@ -6,27 +6,12 @@
 #include "allocator/base/json_writer.h"
 #include "allocator/trace/event_clock.h"
 #include "allocator/trace/minimalloc.h"
+#include "allocator/trace/segment_ranges.h"
 
 namespace gapless {
 namespace {
 
 constexpr std::uint64_t kDriverTrack = 1;
-
-// What was reserved before the first event: known where the end is.
-std::uint64_t reserved_at_begin(const Trace& trace) {
-  std::uint64_t at_end = 0;
-  for (const TraceSegment& segment : trace.segments) at_end += segment.bytes;
-  std::uint64_t gained = 0;  // modulo 2^64
-  for (const TraceEvent& event : trace.events) {
-    if (event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map) {
-      gained += event.bytes;
-    } else if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) {
-      gained -= event.bytes;
-    }
-  }
-  const std::uint64_t begin = at_end - gained;
-  return trace.has_segments && begin <= kMostTraceBytes ? begin : 0;
-}
 
 class DeviceWriter {
  public:
@@ -41,7 +26,7 @@ class DeviceWriter {
     bytes_.resize(trace_.blocks);
     site_.resize(trace_.blocks);
     live_.resize(trace_.blocks);
-    reserved_ = reserved_at_begin(trace_);
+    reserved_ = reserved_at_start(trace_).value_or(0);
     has_reserved_ = trace_.has_segments;
     for (const TraceEvent& event : trace_.events) {
       if (event.kind >= EventKind::segment_alloc && event.kind <= EventKind::segment_unmap) {

@@ -4,90 +4,9 @@
 #include <bit>
 
 #include "allocator/base/error.h"
+#include "allocator/trace/pickle_opcodes.h"
 
 namespace gapless {
-namespace {
-
-// Opcodes by their names in Python's pickletools (documented there, one byte each).
-enum Op : unsigned char {
-  kMark = '(',
-  kStop = '.',
-  kPop = '0',
-  kPopMark = '1',
-  kDup = '2',
-  kBinFloat = 'G',
-  kBinInt = 'J',
-  kBinInt1 = 'K',
-  kBinInt2 = 'M',
-  kNone = 'N',
-  kBinUnicode = 'X',
-  kBinBytes = 'B',
-  kShortBinBytes = 'C',
-  kAppend = 'a',
-  kAppends = 'e',
-  kDict = 'd',
-  kEmptyDict = '}',
-  kBinGet = 'h',
-  kLongBinGet = 'j',
-  kList = 'l',
-  kEmptyList = ']',
-  kBinPut = 'q',
-  kLongBinPut = 'r',
-  kSetItem = 's',
-  kSetItems = 'u',
-  kTuple = 't',
-  kEmptyTuple = ')',
-  kProto = 0x80,
-  kTuple1 = 0x85,
-  kTuple2 = 0x86,
-  kTuple3 = 0x87,
-  kNewTrue = 0x88,
-  kNewFalse = 0x89,
-  kLong1 = 0x8a,
-  kLong4 = 0x8b,
-  kShortBinUnicode = 0x8c,
-  kBinUnicode8 = 0x8d,
-  kBinBytes8 = 0x8e,
-  kMemoize = 0x94,
-  kFrame = 0x95,
-  kByteArray8 = 0x96,
-};
-
-// Opcodes that run code or need a registry; never obeyed.
-const char* refused(unsigned char op) {
-  switch (op) {
-    case 'c':
-      return "GLOBAL";
-    case 'i':
-      return "INST";
-    case 'o':
-      return "OBJ";
-    case 'R':
-      return "REDUCE";
-    case 'b':
-      return "BUILD";
-    case 'P':
-      return "PERSID";
-    case 'Q':
-      return "BINPERSID";
-    case 0x81:
-      return "NEWOBJ";
-    case 0x82:
-      return "EXT1";
-    case 0x83:
-      return "EXT2";
-    case 0x84:
-      return "EXT4";
-    case 0x92:
-      return "NEWOBJ_EX";
-    case 0x93:
-      return "STACK_GLOBAL";
-    default:
-      return nullptr;
-  }
-}
-
-}  // namespace
 
 PickleMachine::PickleMachine(ByteSource& source, ReadBudget& budget, PickleStore& store, Mode mode,
                              std::string_view key_of_lists)
@@ -442,7 +361,8 @@ PickleValue PickleMachine::run() {
   if (size_ == 0) fail("the file is empty");
   for (bool stopped = false; !stopped;) {
     // Most of a recording is frames of stacks, which were there before.
-    while (end_ - at_ >= kLongBinGetBytes && static_cast<unsigned char>(*at_) == kLongBinGet) {
+    while (end_ - at_ >= kLongBinGetBytes &&
+           static_cast<unsigned char>(*at_) == pickle_opcodes::kLongBinGet) {
       op_at_ = position();
       ++at_;
       ++opcodes_;
@@ -461,7 +381,7 @@ PickleValue PickleMachine::run() {
 // --- opcodes -----------------------------------------------------------------------------------
 
 void PickleMachine::refuse(unsigned char op) const {
-  if (const char* name = refused(op); name != nullptr) {
+  if (const char* name = pickle_opcodes::refused(op); name != nullptr) {
     fail(std::string("the pickle wants to run code (opcode ") + name +
          "); a memory snapshot holds plain data only");
   }
@@ -472,6 +392,7 @@ void PickleMachine::refuse(unsigned char op) const {
 
 // Obeys one opcode; true at the end.
 bool PickleMachine::step(unsigned char op) {
+  using enum pickle_opcodes::Op;
   switch (op) {
     case kProto: {
       const std::uint64_t version = number<std::uint8_t>();

@@ -1,5 +1,7 @@
 #include "allocator/trace/segment_ranges.h"
 
+#include <algorithm>
+
 #include "allocator/base/bytes.h"
 
 namespace gapless {
@@ -16,6 +18,57 @@ TraceSegment segment_of(const TraceEvent& event) {
           event.bytes <= kSmallSegment ? "small" : "large"};
 }
 
+// From what was reserved at the end, backwards.
+std::optional<std::uint64_t> undone_from_end(const Trace& trace) {
+  std::uint64_t reserved = 0;
+  for (const TraceSegment& segment : trace.segments) {
+    if (segment.bytes > kMostTraceBytes - reserved) return {};
+    reserved += segment.bytes;
+  }
+  for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
+    const int sign = reserved_sign(event->kind);
+    if (sign > 0) {
+      if (event->bytes > reserved) return {};
+      reserved -= event->bytes;
+    } else if (sign < 0) {
+      if (event->bytes > kMostTraceBytes - reserved) return {};
+      reserved += event->bytes;
+    }
+  }
+  return reserved;
+}
+
+// The most that the events add to what was there at the start. Nothing where they take more than
+// there was.
+std::optional<std::uint64_t> most_added(const Trace& trace, std::uint64_t start) {
+  std::uint64_t reserved = start;
+  std::uint64_t most = start;
+  for (const TraceEvent& event : trace.events) {
+    const int sign = reserved_sign(event.kind);
+    if (sign > 0) {
+      if (event.bytes > kMostTraceBytes - std::min(reserved, kMostTraceBytes)) return {};
+      reserved += event.bytes;
+      most = std::max(most, reserved);
+    } else if (sign < 0) {
+      if (event.bytes > reserved) return {};
+      reserved -= event.bytes;
+    }
+  }
+  return most - start;
+}
+
+// From the greatest amount, which the recording tells even where it does not tell the segments.
+std::optional<std::uint64_t> under_recorded_peak(const Trace& trace) {
+  const std::uint64_t peak = trace.recorded_peak_reserved_bytes;
+  if (trace.starts_empty)
+    return most_added(trace, 0) ? std::optional<std::uint64_t>(0) : std::nullopt;
+  if (peak == 0 || peak > kMostTraceBytes) return {};
+  // With so much at the start no event takes more than there is, and what they add is the same.
+  const std::optional<std::uint64_t> added = most_added(trace, peak);
+  if (!added || *added > peak || !most_added(trace, peak - *added)) return {};
+  return peak - *added;
+}
+
 }  // namespace
 
 int reserved_sign(EventKind kind) {
@@ -29,6 +82,10 @@ int reserved_sign(EventKind kind) {
     default:
       return 0;
   }
+}
+
+std::optional<std::uint64_t> reserved_at_start(const Trace& trace) {
+  return trace.has_segments ? undone_from_end(trace) : under_recorded_peak(trace);
 }
 
 void SegmentRanges::add(const TraceSegment& segment) {

@@ -2,10 +2,14 @@
 //
 //   add [0, 8 MiB) expandable     remove [2, 4)     ->  [0, 2)  [4, 8)
 //   add [2, 4) expandable                           ->  [0, 8)  joined
+//
+// What was there before a trace begins follows from its end, each event undone, or from the most
+// that there was.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "allocator/trace/trace.h"
@@ -14,6 +18,10 @@ namespace gapless {
 
 /// Whether an event of that kind brings memory (1), takes it (-1), or neither (0).
 int reserved_sign(EventKind kind);
+
+/// What was reserved before the first event. Nothing where the trace does not tell, or where its
+/// segments and its events contradict each other.
+std::optional<std::uint64_t> reserved_at_start(const Trace& trace);
 
 class SegmentRanges {
  public:

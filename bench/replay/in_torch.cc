@@ -112,12 +112,13 @@ ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
     conf += (conf.empty() ? "" : ",") + std::string("expandable_segments:True");
   const std::string host = host_path();
   const TemporaryFile file(write_compact({trace}));
-  const std::string text = output_of(
-      {host, file.path(), std::to_string(options.passes), options.time_operations ? "1" : "0"},
-      {{"LD_PRELOAD", simgpu::preload_list(simgpu::front_folder())},
-       {"SIMGPU_GPUS", std::to_string(capacity_bytes)},
-       {"SIMGPU_CONTEXT", "0"},
-       {"PYTORCH_CUDA_ALLOC_CONF", conf}});
+  const std::string text =
+      output_of({host, file.path(), std::to_string(options.passes),
+                 options.time_operations ? "1" : "0", options.keep_course ? "1" : "0"},
+                {{"LD_PRELOAD", simgpu::preload_list(simgpu::front_folder())},
+                 {"SIMGPU_GPUS", std::to_string(capacity_bytes)},
+                 {"SIMGPU_CONTEXT", "0"},
+                 {"PYTORCH_CUDA_ALLOC_CONF", conf}});
   ReplayResult result = from_text(text);
   result.trace = trace.name;
   result.device = trace.device;
@@ -127,6 +128,14 @@ ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
 
 std::string to_text(const ReplayResult& result) {
   const auto counts = [](const DriverCallCounts& of) { return json(of.calls); };
+  json course = json::array();
+  for (const PassCourse& pass : result.course) {
+    json columns = json::array();
+    for (const CourseColumn& column : pass) {
+      columns.push_back({column.allocated_bytes, column.reserved_bytes});
+    }
+    course.push_back(std::move(columns));
+  }
   return json_text({{"events", result.events},
                     {"operations", result.operations},
                     {"peak_allocated_bytes", result.peak_allocated_bytes},
@@ -139,7 +148,8 @@ std::string to_text(const ReplayResult& result) {
                     {"fits", result.fits},
                     {"failed_pass", result.failed_pass},
                     {"failed_event", result.failed_event},
-                    {"failed_bytes", result.failed_bytes}});
+                    {"failed_bytes", result.failed_bytes},
+                    {"course", std::move(course)}});
 }
 
 ReplayResult from_text(const std::string& text) {
@@ -160,6 +170,10 @@ ReplayResult from_text(const std::string& text) {
     result.failed_pass = row.at("failed_pass");
     result.failed_event = row.at("failed_event");
     result.failed_bytes = row.at("failed_bytes");
+    for (const json& columns : row.at("course")) {
+      PassCourse& pass = result.course.emplace_back();
+      for (const json& column : columns) pass.push_back({column.at(0), column.at(1)});
+    }
   } catch (const json::exception& error) {
     throw InputError(std::string("torch_host: its answer cannot be read: ") + error.what());
   }

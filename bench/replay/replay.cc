@@ -62,8 +62,8 @@ class Player {
 
   // False at the first allocation that does not fit; failed_event says which. `warm` is called
   // after the first sixth of the events.
-  bool pass(std::vector<std::uint32_t>* samples, const std::function<void(double)>& progress,
-            const std::function<void()>& warm) {
+  bool pass(std::vector<std::uint32_t>* samples, CourseTaker* course,
+            const std::function<void(double)>& progress, const std::function<void()>& warm) {
     constexpr std::size_t kReportEvery = 1 << 14;
     auto before = Clock::now();
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -77,6 +77,7 @@ class Player {
         const DeviceAddress address = peer_.alloc(event.bytes, streams_[event.stream], event.pool);
         if (address == 0) {
           failed_event = i;
+          if (course != nullptr) course->end_pass(i);
           return false;
         }
         addresses_[event.block] = address;
@@ -90,11 +91,16 @@ class Player {
         samples->push_back(ns_between(before, now));
         before = now;
       }
+      if (course != nullptr) {
+        course->played(i);
+        before = Clock::now();
+      }
       if (i % kReportEvery == 0 && progress) {
         progress(static_cast<double>(i) / static_cast<double>(trace_.events.size()));
         before = Clock::now();
       }
     }
+    if (course != nullptr) course->end_pass(trace_.events.size());
     free_all();
     return true;
   }
@@ -137,6 +143,8 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
   result.operations = trace.operations();
   result.peak_allocated_bytes = peak_live_bytes(trace);
   Player player(trace, peer, streams);
+  std::optional<CourseTaker> course;
+  if (options.keep_course) course.emplace(trace, peer);
   const DriverCallCounts start = counts();
   std::vector<std::uint32_t> samples;
   std::optional<std::uint64_t> before_pass;
@@ -147,6 +155,7 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
     DriverCallCounts warm = before;
     result.fits = player.pass(
         last && options.time_operations ? &samples : nullptr,
+        course && course->begin_pass() ? &*course : nullptr,
         [&](double fraction) {
           if (options.progress) {
             options.progress((pass + fraction) / options.passes);
@@ -174,6 +183,7 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
   result.all_passes = counts().since(start);
   result.times = summarize(samples);
   result.peak_reserved_bytes = peer.peak_reserved_bytes();
+  if (course) result.course = course->passes();
   player.free_all();
   return result;
 }

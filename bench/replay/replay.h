@@ -10,11 +10,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "allocator/base/bytes.h"
 #include "allocator/driver/counting_driver.h"
 #include "allocator/trace/trace.h"
 #include "bench/peers/peer.h"
+#include "bench/replay/course.h"
 #include "simgpu/cost_profile.h"
 
 namespace gapless::bench {
@@ -36,6 +38,8 @@ struct ReplayOptions {
   std::string settings;
   /// Measure the host time of every operation of the last pass.
   bool time_operations = true;
+  /// Keep the course of the first passes: what was allocated and reserved meanwhile.
+  bool keep_course = false;
   /// Leave out passes that are known to go as the one before, which only matter to what is counted.
   bool stop_when_steady = false;
   /// Called now and then with the fraction done, 0 to 1.
@@ -70,6 +74,9 @@ struct ReplayResult {
   int failed_pass = 0;
   std::uint64_t failed_event = 0;
   std::uint64_t failed_bytes = 0;
+
+  /// Of the first passes, where it was asked for.
+  std::vector<PassCourse> course;
 
   /// How much more is reserved than allocated at their peaks, in percent. Nothing where it did not
   /// complete: what it would have come to is not known.

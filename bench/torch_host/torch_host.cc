@@ -1,9 +1,10 @@
 // torch_host: PyTorch's genuine CUDA caching allocator as a peer, over the simulated GPU.
 //
-//   torch_host TRACE PASSES TIMED     one trace; prints the result (replay/in_torch.h)
-//   torch_host threads                the cost of a pair with 1 to 16 threads, gapless beside it
-//   torch_host pairs                  the cost of a pair beside 1 to 10,000 live blocks, native and
-//                                     gapless through the same virtual calls
+//   torch_host TRACE PASSES TIMED COURSE  one trace; prints the result (replay/in_torch.h)
+//   torch_host threads                    the cost of a pair with 1 to 16 threads, gapless beside
+//   it torch_host pairs                      the cost of a pair beside 1 to 10,000 live blocks,
+//   native
+//                                         and gapless through the same virtual calls
 //
 // Started with simgpu's libraries in front. Which allocator (native or expandable_segments) and how
 // large the GPU is, the environment says. Not part of gapless: linked with libc10_cuda.
@@ -90,7 +91,7 @@ DriverCallCounts counts() {
   return now;
 }
 
-void run(const char* path, int passes, bool timed) {
+void run(const char* path, int passes, bool timed, bool course) {
   c10::cuda::detail::init_p2p_access_cache(c10::cuda::device_count());
   torch_cuda::get()->init(1);
   const std::vector<Trace> traces = load_traces(path);
@@ -98,6 +99,7 @@ void run(const char* path, int passes, bool timed) {
   ReplayOptions options;
   options.passes = passes;
   options.time_operations = timed;
+  options.keep_course = course;
   // To the allocator a stream is a key: any number but null's will do.
   std::vector<StreamHandle> streams;
   for (std::size_t i = 0; i < traces.at(0).streams.size(); ++i) {
@@ -203,8 +205,8 @@ void run_pairs(const char* program) {
 
 int main(int count, char** words) {
   const std::string_view mode = count == 2 ? words[1] : "";
-  if (count != 4 && mode != "threads" && mode != "pairs") {
-    std::fputs("usage: torch_host TRACE PASSES TIMED; gapless replay starts it\n", stderr);
+  if (count != 5 && mode != "threads" && mode != "pairs") {
+    std::fputs("usage: torch_host TRACE PASSES TIMED COURSE; gapless replay starts it\n", stderr);
     return 2;
   }
   try {
@@ -213,7 +215,7 @@ int main(int count, char** words) {
     } else if (mode == "pairs") {
       gapless::bench::run_pairs(words[0]);
     } else {
-      gapless::bench::run(words[1], std::atoi(words[2]), words[3][0] == '1');
+      gapless::bench::run(words[1], std::atoi(words[2]), words[3][0] == '1', words[4][0] == '1');
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "torch_host: %s\n", error.what());

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
+#include "tests/tools/well_formed.h"
 #include "tools/memory_picture.h"
+#include "tools/svg.h"
 
 namespace gapless::tools {
 namespace {
 
 using simgpu::Holder;
 using simgpu::MemoryCourse;
+using testing::expect_well_formed;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -35,24 +38,6 @@ MemoryPanel panel_of(const MemoryCourse& course, std::uint64_t capacity) {
   panel.capacity_bytes = capacity;
   panel.verdict = "yes";
   return panel;
-}
-
-// Every tag that is opened is closed, in order.
-void expect_well_formed(const std::string& xml) {
-  std::vector<std::string> open;
-  const std::regex tag("<(/?)([a-zA-Z]+)([^<>]*?)(/?)>");
-  for (auto found = std::sregex_iterator(xml.begin(), xml.end(), tag);
-       found != std::sregex_iterator(); ++found) {
-    const std::string name = (*found)[2];
-    if ((*found)[1].length() != 0) {
-      ASSERT_FALSE(open.empty());
-      ASSERT_EQ(open.back(), name);
-      open.pop_back();
-    } else if ((*found)[4].length() == 0 && name != "meta") {
-      open.push_back(name);
-    }
-  }
-  EXPECT_THAT(open, ::testing::IsEmpty());
 }
 
 // The y of each point of a holder's area.

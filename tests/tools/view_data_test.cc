@@ -8,6 +8,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/trace/load.h"
+#include "allocator/trace/segment_ranges.h"
 #include "tools/view/page.h"
 
 namespace gapless::tools {

@@ -7,9 +7,8 @@
 //   the large one is freed                3           12         9
 //   the small 2 too; a stream uses it     1           12         11          active: 3
 #include <array>
-#include <string_view>
-#include <utility>
 
+#include "tests/support/expected_statistics.h"
 #include "tests/support/on_device.h"
 
 namespace gapless {
@@ -19,27 +18,10 @@ constexpr std::uint64_t kHalfMiB = 512 * KiB;
 
 class StatisticsFields : public testing::OnDevice {
  protected:
-  using Named = std::pair<std::string_view, const PoolStat*>;
-  static std::array<Named, 9> named(const DeviceStatistics& statistics) {
-    return {Named{"allocation", &statistics.allocation},
-            {"segment", &statistics.segment},
-            {"active", &statistics.active},
-            {"inactive_split", &statistics.inactive_split},
-            {"allocated_bytes", &statistics.allocated_bytes},
-            {"reserved_bytes", &statistics.reserved_bytes},
-            {"active_bytes", &statistics.active_bytes},
-            {"inactive_split_bytes", &statistics.inactive_split_bytes},
-            {"requested_bytes", &statistics.requested_bytes}};
-  }
   // Calls f(name, stat) for each of the three stats of each figure.
   template <class F>
   void for_each(F&& f) const {
-    const DeviceStatistics statistics = allocator->statistics();
-    for (const auto& [name, stat] : named(statistics)) {
-      f(std::string(name), stat->all);
-      f(std::string(name) + ", small pool", stat->small_pool);
-      f(std::string(name) + ", large pool", stat->large_pool);
-    }
+    testing::for_each_stat(allocator->statistics(), f);
   }
   using Four = std::array<std::int64_t, 4>;  // current, peak, allocated, freed
   static void expect(const char* name, const Stat& stat, const Four& expected,

@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #include "allocator/base/json_text.h"
-#include "tools/memory_picture.h"
+#include "tools/svg.h"
 #include "tools/view/page_files.h"
 
 namespace gapless::tools {
