@@ -77,7 +77,7 @@ text { fill: #dfe6ee }
 
 // The text, cut where it is too long for its place.
 std::string cut(const std::string& text, std::size_t columns) {
-  const std::string safe = terminal_text(text);
+  std::string safe = terminal_text(text);
   if (columns_of(safe) <= columns) return safe;
   return lines_of(safe, columns - 1).front() + "…";
 }
@@ -281,7 +281,8 @@ class PanelDrawing {
     if (passes_ == 1) {
       const auto events = static_cast<double>(std::max<std::size_t>(events_, 1));
       const double step = std::max(step_of(events), 1.0);
-      for (double at = 0; at <= events; at += step) {
+      for (std::size_t i = 0; static_cast<double>(i) * step <= events; ++i) {
+        const double at = static_cast<double>(i) * step;
         tick(plot_.left + plot_.width * at / events, with_commas(static_cast<std::uint64_t>(at)),
              "middle");
       }

@@ -255,6 +255,7 @@ std::string Live::dump(const std::string& path) {
     write_file(path, snapshot());
   } else {
     std::vector<HeapReport> heaps;
+    heaps.reserve(static_cast<std::size_t>(devices_.devices()));
     for (DeviceIndex i = 0; i < devices_.devices(); ++i) {
       heaps.push_back(devices_.device(i)->report());
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -20,10 +21,9 @@ constexpr std::size_t kMostNames = 3;
 std::string bar(const DeviceState& device, std::size_t columns, bool colour) {
   const std::uint64_t whole = std::max<std::uint64_t>(1, device.capacity_bytes());
   const auto part = [&](std::uint64_t bytes) {
-    return std::min(
-        columns, static_cast<std::size_t>(static_cast<double>(bytes) / static_cast<double>(whole) *
-                                              static_cast<double>(columns) +
-                                          0.5));
+    const double share = static_cast<double>(bytes) / static_cast<double>(whole);
+    return std::min(columns,
+                    static_cast<std::size_t>(std::lround(share * static_cast<double>(columns))));
   };
   const std::size_t used = part(device.allocated_bytes);
   const std::size_t kept = std::max(used, part(device.reserved_bytes));
@@ -46,7 +46,7 @@ std::string history_of(const std::deque<std::uint64_t>& values, std::uint64_t wh
   for (std::size_t i = values.size() - count; i < values.size(); ++i) {
     const double share =
         static_cast<double>(values[i]) / static_cast<double>(std::max<std::uint64_t>(1, whole));
-    const auto height = static_cast<std::size_t>(std::clamp(share * 8 + 0.5, 0.0, 8.0));
+    const auto height = static_cast<std::size_t>(std::lround(std::clamp(share * 8, 0.0, 8.0)));
     text += kHeights[values[i] != 0 ? std::max<std::size_t>(1, height) : 0];
   }
   return text;
@@ -116,7 +116,7 @@ std::string TopScreen::device_text(const ProcessState& process, const DeviceStat
                   format_bytes(device.peak_reserved_bytes));
   if (seen.per_second)
     line += fmt::format("; {} allocations/s",
-                        with_commas(static_cast<std::uint64_t>(*seen.per_second + 0.5)));
+                        with_commas(static_cast<std::uint64_t>(std::llround(*seen.per_second))));
   const std::uint64_t stalls = device.waits + device.syncs;
   line += fmt::format("; {} {}", with_commas(stalls), stalls == 1 ? "stall" : "stalls");
   if (device.ooms != 0) line += fmt::format("; {} out of memory", with_commas(device.ooms));
