@@ -163,6 +163,9 @@ ReplayResult replay_through(const Trace& trace, Peer& peer,
         },
         [&] { warm = counts(); });
     result.last_pass = counts().since(before);
+    if (options.keep_passes) {
+      result.passes.push_back({result.last_pass, peer.peak_reserved_bytes()});
+    }
     if (pass == 0) {
       result.first_pass = result.last_pass;
       const std::uint64_t allocations = player.allocations - player.allocations_when_warm;

@@ -38,12 +38,21 @@ struct ReplayOptions {
   std::string settings;
   /// Measure the host time of every operation of the last pass.
   bool time_operations = true;
+  /// Keep what each pass took, not of the first and the last alone.
+  bool keep_passes = false;
   /// Keep the course of the first passes: what was allocated and reserved meanwhile.
   bool keep_course = false;
   /// Leave out passes that are known to go as the one before, which only matter to what is counted.
   bool stop_when_steady = false;
   /// Called now and then with the fraction done, 0 to 1.
   std::function<void(double)> progress;
+};
+
+/// What one pass took.
+struct PassFigures {
+  DriverCallCounts calls;
+  /// The most since the begin of the first pass.
+  std::uint64_t peak_reserved_bytes = 0;
 };
 
 /// Host time of an operation (one alloc or one free), in ns, clock reading taken off.
@@ -75,6 +84,8 @@ struct ReplayResult {
   std::uint64_t failed_event = 0;
   std::uint64_t failed_bytes = 0;
 
+  /// Of all that were played, where it was asked for; not of allocators in torch.
+  std::vector<PassFigures> passes;
   /// Of the first passes, where it was asked for.
   std::vector<PassCourse> course;
 
