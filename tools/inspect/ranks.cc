@@ -220,11 +220,11 @@ std::vector<GroupChange> more_in(const RankComparison& comparison, std::size_t r
 std::string ranks_text(const RankComparison& comparison, bool colour, std::size_t columns) {
   const bool any_failed = std::any_of(comparison.ranks.begin(), comparison.ranks.end(),
                                       [](const Rank& rank) { return rank.ended_out_of_memory; });
-  std::vector<Table::Column> heads = {{"rank", Table::Align::left, true},
-                                      {"peak allocated"},
-                                      {"peak reserved"},
-                                      {"not in use"},
-                                      {"of reserved"}};
+  const bool any_reserved = comparison.median_reserved_bytes.has_value();
+  std::vector<Table::Column> heads = {{"rank", Table::Align::left, true}, {"peak allocated"}};
+  if (any_reserved) {
+    heads.insert(heads.end(), {{"peak reserved"}, {"not in use"}, {"of reserved"}});
+  }
   if (any_failed) heads.push_back({"ended", Table::Align::left});
   Table table(heads);
   const auto colour_of = [&](std::size_t rank, In in) {
@@ -238,12 +238,14 @@ std::string ranks_text(const RankComparison& comparison, bool colour, std::size_
     const Rank& rank = comparison.ranks[i];
     const Colour lost = colour_of(i, In::lost);
     std::vector<Cell> row = {
-        {rank.name},
-        {format_bytes(rank.peak_allocated_bytes), colour_of(i, In::allocated)},
-        {bytes_or_dash(rank.peak_reserved_bytes), colour_of(i, In::reserved)},
-        {bytes_or_dash(rank.lost_bytes), lost},
-        {rank.lost_bytes ? percent_of(*rank.lost_bytes, rank.reserved_at_moment_bytes) : "-",
-         lost}};
+        {rank.name}, {format_bytes(rank.peak_allocated_bytes), colour_of(i, In::allocated)}};
+    if (any_reserved) {
+      row.push_back({bytes_or_dash(rank.peak_reserved_bytes), colour_of(i, In::reserved)});
+      row.push_back({bytes_or_dash(rank.lost_bytes), lost});
+      row.push_back(
+          {rank.lost_bytes ? percent_of(*rank.lost_bytes, rank.reserved_at_moment_bytes) : "-",
+           lost});
+    }
     if (any_failed) row.push_back({rank.ended_out_of_memory ? "out of memory" : "", Colour::bad});
     table.add(std::move(row));
   }
