@@ -1,7 +1,9 @@
 """Pages of `gapless view` in headless Chromium (tools/setup/browser.sh installs it)."""
 import json
+import os
 import pathlib
 import subprocess
+import sys
 import time
 
 import pytest
@@ -12,6 +14,7 @@ from selenium.webdriver.chrome.service import Service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GAPLESS = ROOT / "build/release/bin/gapless"
 TRACES = ROOT / "examples/traces"
+LIBRARIES = ROOT / "build/release/lib"
 
 
 class Browser:
@@ -91,3 +94,39 @@ def view(tmp_path_factory):
         return page, json.loads(done.stdout)
 
     return make
+
+
+# Frees every second of some blocks, and asks for as much in one piece: twice, with more the second time.
+IN_WINDOWS = """
+import ctypes, sys
+gapless = ctypes.CDLL(sys.argv[1])
+gapless.gapless_last_error.restype = ctypes.c_char_p
+allocator = ctypes.c_void_p()
+def done(status):
+    if status != 0: raise SystemExit(gapless.gapless_last_error())
+def alloc(mib):
+    address = ctypes.c_void_p()
+    done(gapless.gapless_alloc(allocator, 0, ctypes.c_size_t(mib << 20), None, ctypes.byref(address)))
+    return address
+done(gapless.gapless_create(None, ctypes.byref(allocator)))
+done(gapless.gapless_record(allocator, sys.argv[2].encode(), 0))
+blocks = [alloc(8) for _ in range(6)]
+for block in blocks[::2]: done(gapless.gapless_free(allocator, block))
+first = alloc(20)
+kept = alloc(3)
+done(gapless.gapless_free(allocator, first))
+last = alloc(22)
+done(gapless.gapless_record_end(allocator))
+done(gapless.gapless_dump(allocator, sys.argv[3].encode()))
+"""
+
+
+@pytest.fixture(scope="session")
+def in_windows(tmp_path_factory):
+    """A recording of gapless with blocks in windows, on a simulated GPU, and a dump of its end as JSON."""
+    folder = tmp_path_factory.mktemp("windows")
+    recording, dump = folder / "windows.gtrace", folder / "dump.json"
+    environment = {**os.environ, "LD_PRELOAD": str(LIBRARIES / "simgpu/libsimgpu.so"), "LD_LIBRARY_PATH": str(LIBRARIES / "simgpu"),
+                   "SIMGPU_GPUS": "1GiB"}
+    subprocess.run([sys.executable, "-c", IN_WINDOWS, LIBRARIES / "libgapless.so", recording, dump], env=environment, check=True)
+    return recording, json.loads(dump.read_text())

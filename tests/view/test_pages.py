@@ -253,10 +253,74 @@ def test_two_traces_on_one_axis(browser, pair):
     browser.run("gaplessView.selectAt(5000)")
     assert browser.run("return gaplessView.panes.map((pane) => pane.trace.eventNumber(pane.selected))") == [5000, 5000]
     # The third instead of the second, then one alone.
-    browser.run("gaplessView.second.value = '2'; gaplessView.second.dispatchEvent(new Event('change'))")
+    browser.run("gaplessView.others[0].value = '2'; gaplessView.others[0].dispatchEvent(new Event('change'))")
     browser.wait(lambda: browser.run("return gaplessView.panes[1]?.trace.name === 'lm-small-train'"), "the third trace")
-    browser.run("gaplessView.second.value = ''; gaplessView.second.dispatchEvent(new Event('change'))")
+    browser.run("gaplessView.others[0].value = ''; gaplessView.others[0].dispatchEvent(new Event('change'))")
     browser.wait(lambda: browser.run("return gaplessView.panes.length === 1"), "one trace")
+    assert browser.console() == []
+
+
+def test_four_traces_on_one_axis(browser, view):
+    page, told = view(LORA, TRACES / "t5-small-varlen.gtrace", TRACES / "lm-small-train.gtrace", TRACES / "lm-forward-13gb.gtrace",
+                      STACKS, name="four.html")
+    browser.open(page, "#trace=0&with=1&with=2&with=3&with=4")
+    names = "return gaplessView.panes.map((pane) => pane.trace.name)"
+    assert browser.run(names) == [trace["name"] for trace in told["traces"][:4]]  # there is room for four
+    browser.run("gaplessView.selectAt(5000)")
+    browser.settle()
+    # One moment, at one place of each axis.
+    assert browser.run("return gaplessView.panes.map((pane) => pane.trace.eventNumber(pane.selected))")[:3] == [5000] * 3
+    assert len(set(browser.run("return gaplessView.panes.map(({timeline}) => Math.round(timeline.xOf(5000)))"))) == 1
+    assert browser.run("return new Set(gaplessView.panes.map(({timeline}) => timeline.most)).size") == 1
+    # Two beside each other in a window this wide, four in a wider one; like beside like.
+    tops = "return [...document.querySelectorAll('.' + arguments[0])].map((part) => Math.round(part.getBoundingClientRect().top))"
+    for part in ["timeline", "blocks", "addresses"]:
+        first, second, third, fourth = browser.run(tops, part)
+        assert first == second < third == fourth, part
+    browser.wait(lambda: "with=1&with=2&with=3" in browser.run("return location.hash"), "the link to follow")
+    # One is let go; the others stay in their order.
+    browser.run("gaplessView.others[1].value = ''; gaplessView.others[1].dispatchEvent(new Event('change'))")
+    browser.wait(lambda: browser.run("return gaplessView.panes.length === 3"), "three traces")
+    assert browser.run(names) == [told["traces"][i]["name"] for i in (0, 1, 3)]
+    assert len(set(browser.run(tops, "timeline"))) == 1
+    assert browser.run("return gaplessView.others.map(({value, hidden}) => [value, hidden])") == [["1", False], ["3", False], ["", False]]
+    assert browser.console() == []
+
+
+def test_pages_of_windows_show_in_the_home(browser, view, in_windows):
+    recording, dump = in_windows
+    page, _ = view(recording, name="windows.html")
+    browser.open(page)
+    browser.press(Keys.END)
+    device, = dump["devices"]
+    lent = sorted((block["address"], block["bytes"]) for block in device["home"] if block["kind"] == "lent")
+    shown = browser.run("""
+        const {trace, windows, selected} = gaplessView.active;
+        return windows.at(selected).flatMap(({pieces}) => pieces.map(({offset, bytes}) => [trace.addressText(offset), bytes]))""")
+    assert len(lent) > 1 and sorted((int(address, 16), size) for address, size in shown) == lent
+    window, = device["window_blocks"]
+    found = browser.run("""
+        const pane = gaplessView.active;
+        const {addresses, axis, places, trace, windows} = pane;
+        const [window] = windows.at(pane.selected);
+        // What is drawn at the middle of each piece of the home, and of the window.
+        const ownerAt = (place) => {
+          const at = (place - addresses.start) / addresses.rowBytes;
+          return addresses.raster.ownerAt((at % 1) * addresses.raster.width, (Math.floor(at) * (ROW_PIXELS + ROW_GAP) + ROW_PIXELS / 2) * addresses.scale);
+        };
+        return {block: window.block, address: trace.addressText(window.offset), bytes: trace.bytes[window.block],
+          home: window.pieces.map(({offset, bytes}) => ownerAt(axis.placeOf(offset) + bytes / 2)),
+          window: ownerAt(places[window.block] + window.bytes / 2),
+          lines: addresses.lentLines(axis.placeOf(window.pieces[0].offset)).map(([name]) => name), facts: Details.facts(pane, window.block)}""")
+    assert (int(found["address"], 16), found["bytes"]) == (window["address"], window["requested_bytes"])
+    assert set(found["home"]) == {found["window"]} == {found["block"]}
+    assert found["lines"] == ["page of the home", "lent to"]
+    assert f"{len(lent)} pieces of the home" in dict(found["facts"])["in a window of"]
+    assert "1 block in windows over 22.0 MiB of the home (hatched)" in browser.text(".addresses .note")
+    # The window before it went with its block; others' unmapping is no lending.
+    assert browser.run("return gaplessView.active.windows.lent.length") == 2
+    browser.press(Keys.HOME)
+    assert browser.run("return gaplessView.active.windows.at(gaplessView.active.shown)") == []
     assert browser.console() == []
 
 

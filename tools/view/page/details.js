@@ -21,6 +21,13 @@ class Details {
     const site = trace.sites[trace.site[block]];
     if (site) facts.push(['call site', site]);
     if (trace.hasAddresses) facts.push(['address', trace.addressText(trace.offset[block])]);
+    const window = pane.windows.ofBlock(block);
+    if (window) {
+      const {pieces, bytes} = window;
+      const shown = pieces.slice(0, 4).map((piece) => `${bytesText(piece.bytes)} at ${trace.addressText(piece.offset)}`);
+      facts.push(['in a window of', `${bytesText(bytes)} over ${countText(pieces.length)} piece${pieces.length === 1 ? '' : 's'} of the home: ` +
+        `${shown.join(', ')}${pieces.length > 4 ? ', …' : ''}`]);
+    }
     const initial = trace.allocAt[block] < trace.initial;
     const freed = trace.freedAt[block] < trace.count;
     const at = (moment) => pane.momentText(moment);
