@@ -50,8 +50,11 @@ class Browser:
         raise AssertionError(f"waited in vain for {what}; the console says {self.console()}")
 
     def settle(self):
-        """Waits for two frames: what was asked for is drawn by then."""
-        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        """Waits for two frames, and until all that was asked for is drawn: what is much takes several."""
+        self.driver.execute_async_script("""
+            const done = arguments[0];
+            const look = () => window.gaplessView?.busy ? requestAnimationFrame(look) : done();
+            requestAnimationFrame(() => requestAnimationFrame(look));""")
 
     def run(self, script: str, *arguments):
         return self.driver.execute_script(script, *arguments)

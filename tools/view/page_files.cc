@@ -34,6 +34,7 @@ EMBED(style, GAPLESS_PAGE_FOLDER "/page.css")
 EMBED(d3, GAPLESS_D3)
 EMBED(format, GAPLESS_PAGE_FOLDER "/format.js")
 EMBED(data, GAPLESS_PAGE_FOLDER "/data.js")
+EMBED(lifetimes, GAPLESS_PAGE_FOLDER "/lifetimes.js")
 EMBED(counters, GAPLESS_PAGE_FOLDER "/counters.js")
 EMBED(segments, GAPLESS_PAGE_FOLDER "/segments.js")
 EMBED(windows, GAPLESS_PAGE_FOLDER "/windows.js")
@@ -54,9 +55,9 @@ std::string_view page_skeleton() { return skeleton(); }
 std::string_view page_style() { return style(); }
 
 std::vector<std::string_view> page_scripts() {
-  return {d3(),      format(), data(),     counters(), segments(),      windows(),
-          raster(),  chart(),  timeline(), blocks(),   address_space(), flame(),
-          details(), filter(), app()};
+  return {d3(),      format(),  data(),   lifetimes(), counters(), segments(),
+          windows(), raster(),  chart(),  timeline(),  blocks(),   address_space(),
+          flame(),   details(), filter(), app()};
 }
 
 }  // namespace gapless::tools

@@ -67,7 +67,7 @@ class AddressSpace extends Chart {
     this.zoomed = Math.min(most, Math.max(1, this.zoomed / factor));
     this.start = place - lines * this.rowBytes;
     this.clamp();
-    this.app.redraw();
+    this.app.redrawChart(this);
   }
 
   moved(event) {
@@ -77,7 +77,7 @@ class AddressSpace extends Chart {
       this.drag.moved ||= Math.abs(event.clientY - this.drag.y) > 3;
       this.start = this.drag.start - rows * this.rowBytes;
       this.clamp();
-      this.app.redraw();
+      this.app.redrawChart(this);
       return;
     }
     const block = this.blockAt(x, y);
@@ -157,7 +157,7 @@ class AddressSpace extends Chart {
     const {trace, shown, axis, places, colours} = this.pane;
     if (!trace.hasAddresses) return;
     this.clamp();
-    const raster = this.rasterFor(this.plotWidth, this.plotHeight);
+    const raster = this.raster = this.rasterFor(this.plotWidth, this.plotHeight);
     const panel = pixelOf(themeColour('panel'));
     const absent = pixelOf(themeColour('absent'));
     const hole = pixelOf(themeColour('hole'));

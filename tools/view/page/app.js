@@ -3,6 +3,9 @@
 const plainBytes = (bytes) => `${bytes / KIB ** unitOf(bytes)} ${UNITS[unitOf(bytes)]}`;
 
 const MOST_PANES = 4;
+// How long a frame may work on pictures that take several: less where frames come late.
+const STEPS_MS = [2, 7];
+const LATE_MS = 20;
 
 // How blocks are coloured: by call site, size, lifetime or stream.
 const SIZE_CLASSES = [0, 4 * KIB, 32 * KIB, 256 * KIB, KIB ** 2, 4 * KIB ** 2, 16 * KIB ** 2, 64 * KIB ** 2, 256 * KIB ** 2, KIB ** 3];
@@ -261,6 +264,10 @@ class App {
     this.view = [0, 1];
     this.pending = false;
     this.dirty = false;
+    this.dirtyCharts = new Set();
+    this.stepsMs = STEPS_MS[1];
+    this.frameAt = 0;
+    this.version = 0;  // of all that is drawn but the stretch that is shown
     this.moving = false;
     this.frames = 0;
     this.top = document.getElementById('top');
@@ -369,6 +376,11 @@ class App {
     if (!this.colouringChosen) this.colouring = named ? 'site' : 'size';
     this.colourChoice.value = this.colouring;
     if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';
+  }
+
+  // Whether something is still to be drawn.
+  get busy() {
+    return this.pending || this.panes.some(({blocks}) => blocks.job !== null);
   }
 
   get timed() {
@@ -532,29 +544,47 @@ class App {
 
   redraw() {
     this.dirty = true;
+    ++this.version;
+    this.redrawOver();
+  }
+
+  redrawChart(chart) {
+    this.dirtyCharts.add(chart);
     this.redrawOver();
   }
 
   redrawOver() {
     if (this.pending) return;
     this.pending = true;
-    requestAnimationFrame(() => {
+    requestAnimationFrame((now) => {
       this.pending = false;
+      this.measureFrame(now);
       const all = this.dirty;
       const times = all || this.timesDirty;
+      const charts = this.dirtyCharts;
       this.dirty = this.timesDirty = false;
+      this.dirtyCharts = new Set();
       ++this.frames;
       for (const pane of this.panes) {
         for (const chart of pane.charts) {
           if (!chart.root.isConnected || chart.width < 40 || chart.height < 40) continue;
           if (chart instanceof TimeChart) chart.synchronise();
-          if (all || (times && chart instanceof TimeChart)) chart.draw();
+          if (all || charts.has(chart) || (times && chart instanceof TimeChart)) chart.draw();
           chart.drawOver();
         }
         pane.showMoment();
         if (pane.details.root.isConnected) pane.details.update();
       }
     });
+  }
+
+  // Frames that follow one another tell how much time there is.
+  measureFrame(now) {
+    const took = now - this.frameAt;
+    this.frameAt = now;
+    if (took > 500) return;  // nothing moved
+    const [least, most] = STEPS_MS;
+    this.stepsMs = Math.min(most, Math.max(least, this.stepsMs * (took > LATE_MS ? 0.6 : 1.1)));
   }
 
   recolour() {

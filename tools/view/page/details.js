@@ -105,7 +105,7 @@ class Details {
     trace.forEachLive(shown, (block) => {
       if (!this.pane.filter || this.pane.filter[block]) live.push(block);
     });
-    live.sort((a, b) => trace.bytes[b] - trace.bytes[a]);
+    live.sort((a, b) => trace.bytes[b] - trace.bytes[a] || a - b);
     const rows = live.slice(0, 12).map((block) => {
       const site = trace.sites[trace.site[block]];
       const row = element('tr', {class: 'choice', tabindex: '0', onclick: () => this.app.selectBlock(this.pane, block),
