@@ -266,6 +266,7 @@ class App {
     this.dirty = false;
     this.dirtyCharts = new Set();
     this.stepsMs = STEPS_MS[1];
+    this.late = false;
     this.frameAt = 0;
     this.version = 0;  // of all that is drawn but the stretch that is shown
     this.moving = false;
@@ -443,7 +444,7 @@ class App {
     this.moving = true;
     clearTimeout(this.restTimer);
     this.restTimer = setTimeout(() => {
-      this.moving = false;
+      this.moving = this.late = false;
       this.redrawTimes();
     }, 150);
     this.redrawTimes();
@@ -583,6 +584,7 @@ class App {
     const took = now - this.frameAt;
     this.frameAt = now;
     if (took > 500) return;  // nothing moved
+    if (this.moving && took > LATE_MS) this.late = true;
     const [least, most] = STEPS_MS;
     this.stepsMs = Math.min(most, Math.max(least, this.stepsMs * (took > LATE_MS ? 0.6 : 1.1)));
   }

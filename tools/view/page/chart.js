@@ -136,9 +136,9 @@ class TimeChart extends Chart {
   panned() {}
   zoomedUp() {}
 
-  // While somebody moves through very many blocks less is drawn.
+  // While somebody moves through very many blocks, or frames come late, less is drawn.
   get isCoarse() {
-    return this.app.moving && this.pane.trace.blocks > 100000;
+    return this.app.moving && (this.app.late || this.pane.trace.blocks > 100000);
   }
 
   baseScale() {
