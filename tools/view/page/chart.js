@@ -138,7 +138,7 @@ class TimeChart extends Chart {
 
   // While somebody moves through very many blocks, or frames come late, less is drawn.
   get isCoarse() {
-    return this.app.moving && (this.app.late || this.pane.trace.blocks > 100000);
+    return this.app.moving && (this.app.late || this.pane.trace.blocks > 20000);
   }
 
   baseScale() {
