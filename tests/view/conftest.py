@@ -99,7 +99,8 @@ def view(tmp_path_factory):
     return make
 
 
-# Frees every second of some blocks, and asks for as much in one piece: twice, with more the second time.
+# Frees every second of some blocks, and asks for as much in one piece: twice, with more the second time. Before, gives
+# all back and takes as much, which is recorded much alike.
 IN_WINDOWS = """
 import ctypes, sys
 gapless = ctypes.CDLL(sys.argv[1])
@@ -113,6 +114,9 @@ def alloc(mib):
     return address
 done(gapless.gapless_create(None, ctypes.byref(allocator)))
 done(gapless.gapless_record(allocator, sys.argv[2].encode(), 0))
+done(gapless.gapless_free(allocator, alloc(4)))
+done(gapless.gapless_trim(allocator, 0, ctypes.c_size_t(0)))
+done(gapless.gapless_free(allocator, alloc(4)))
 blocks = [alloc(8) for _ in range(6)]
 for block in blocks[::2]: done(gapless.gapless_free(allocator, block))
 first = alloc(20)

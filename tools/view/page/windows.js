@@ -12,20 +12,47 @@ class WindowHistory {
     this.trace = trace;
     this.lent = [];  // {event, until, block, offset, bytes, pieces: [{offset, bytes}]}, in order
     if (!trace.about.source.startsWith('gapless')) return;  // others map and unmap for other reasons
+    const windows = this.withoutHome(trace.operations.map((operation, index) => operation.sign > 0 ? this.windowAt(index) : null));
     const open = new Map();
     trace.operations.forEach((operation, index) => {
-      if (operation.sign > 0) {
-        const window = this.windowAt(index);
-        if (!window) return;
-        this.lent.push(window);
-        open.set(window.offset, window);
+      if (windows[index]) {
+        this.lent.push(windows[index]);
+        open.set(operation.offset, windows[index]);
         return;
       }
       const window = open.get(operation.offset);
-      if (!window || window.bytes !== operation.bytes) return;
+      if (!window || operation.sign > 0 || window.bytes !== operation.bytes) return;
       window.until = operation.event;
       open.delete(operation.offset);
     });
+  }
+
+  // Memory that was given back just before the home grew by as much looks the same. But it came to the
+  // home, which has one range of addresses: where pieces are, and what else was mapped.
+  withoutHome(found) {
+    const {operations, kinds} = this.trace;
+    let [low, high] = [Infinity, -Infinity];
+    const widen = ({offset, bytes}) => {
+      low = Math.min(low, offset);
+      high = Math.max(high, offset + bytes);
+    };
+    // What is there first may be windows that were made before.
+    const started = kinds.findIndex((kind) => kind !== SEGMENT_MAP);
+    operations.forEach((operation, index) => {
+      if (found[index]) found[index].pieces.forEach(widen);
+      else if (operation.sign > 0 && operation.event > started) widen(operation);
+    });
+    const windows = [...found];
+    for (let changed = true; changed;) {
+      changed = false;
+      windows.forEach((window, index) => {
+        if (!window || window.offset > high || window.offset + window.bytes < low) return;
+        widen(window);
+        windows[index] = null;
+        changed = true;
+      });
+    }
+    return windows;
   }
 
   // What is mapped for a block right after as much was unmapped elsewhere, event upon event.
