@@ -99,41 +99,39 @@ def view(tmp_path_factory):
     return make
 
 
-# Frees every second of some blocks, and asks for as much in one piece: twice, with more the second time. Before, gives
-# all back and takes as much, which is recorded much alike.
-IN_WINDOWS = """
-import ctypes, sys
+# What programs for recorded() begin and end with: alloc(bytes) and free(address) on a device of gapless's.
+PROGRAM = """
+import ctypes, random, sys
 gapless = ctypes.CDLL(sys.argv[1])
 gapless.gapless_last_error.restype = ctypes.c_char_p
 allocator = ctypes.c_void_p()
 def done(status):
-    if status != 0: raise SystemExit(gapless.gapless_last_error())
-def alloc(mib):
+    if status != 0: raise MemoryError(gapless.gapless_last_error())
+def alloc(size):
     address = ctypes.c_void_p()
-    done(gapless.gapless_alloc(allocator, 0, ctypes.c_size_t(mib << 20), None, ctypes.byref(address)))
+    done(gapless.gapless_alloc(allocator, 0, ctypes.c_size_t(size), None, ctypes.byref(address)))
     return address
+def free(address): done(gapless.gapless_free(allocator, address))
+def trim(): done(gapless.gapless_trim(allocator, 0, ctypes.c_size_t(0)))
+def record(): done(gapless.gapless_record(allocator, sys.argv[2].encode(), 0))
+MiB = 1 << 20
 done(gapless.gapless_create(None, ctypes.byref(allocator)))
-done(gapless.gapless_record(allocator, sys.argv[2].encode(), 0))
-done(gapless.gapless_free(allocator, alloc(4)))
-done(gapless.gapless_trim(allocator, 0, ctypes.c_size_t(0)))
-done(gapless.gapless_free(allocator, alloc(4)))
-blocks = [alloc(8) for _ in range(6)]
-for block in blocks[::2]: done(gapless.gapless_free(allocator, block))
-first = alloc(20)
-kept = alloc(3)
-done(gapless.gapless_free(allocator, first))
-last = alloc(22)
+{}
 done(gapless.gapless_record_end(allocator))
 done(gapless.gapless_dump(allocator, sys.argv[3].encode()))
 """
 
 
-@pytest.fixture(scope="session")
-def in_windows(tmp_path_factory):
-    """A recording of gapless with blocks in windows, on a simulated GPU, and a dump of its end as JSON."""
-    folder = tmp_path_factory.mktemp("windows")
-    recording, dump = folder / "windows.gtrace", folder / "dump.json"
-    environment = {**os.environ, "LD_PRELOAD": str(LIBRARIES / "simgpu/libsimgpu.so"), "LD_LIBRARY_PATH": str(LIBRARIES / "simgpu"),
-                   "SIMGPU_GPUS": "1GiB"}
-    subprocess.run([sys.executable, "-c", IN_WINDOWS, LIBRARIES / "libgapless.so", recording, dump], env=environment, check=True)
-    return recording, json.loads(dump.read_text())
+@pytest.fixture
+def recorded(tmp_path):
+    """recorded(program): a recording of gapless on a simulated GPU of 2 GiB, and a dump of its end as JSON."""
+
+    def run(program: str):
+        recording, dump = tmp_path / "run.gtrace", tmp_path / "dump.json"
+        environment = {**os.environ, "LD_PRELOAD": str(LIBRARIES / "simgpu/libsimgpu.so"),
+                       "LD_LIBRARY_PATH": str(LIBRARIES / "simgpu"), "SIMGPU_GPUS": "2GiB"}
+        subprocess.run([sys.executable, "-c", PROGRAM.format(program), LIBRARIES / "libgapless.so", recording, dump],
+                       env=environment, check=True)
+        return recording, json.loads(dump.read_text())
+
+    return run
