@@ -8,6 +8,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "allocator/base/files.h"
+#include "allocator/trace/compact_format.h"
+#include "allocator/trace/load.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/tools/run_command.h"
 
@@ -189,6 +192,23 @@ TEST_F(InspectCommand, TellsRanksApartThatAreNamedAlike) {
   const Output output = run("inspect --by rank" + files + " none.gtrace");
   EXPECT_EQ(output.status, 2);
   EXPECT_THAT(output.text, HasSubstr("None of the 3 stands out"));
+}
+
+TEST_F(InspectCommand, TakesEachDeviceOfAFileForARank) {
+  std::vector<gapless::Trace> traces;
+  for (gapless::DeviceIndex device = 0; device < 3; ++device) {
+    traces.push_back(gapless::load_traces(kTinyTrace).at(0));
+    traces.back().device = device;
+  }
+  const std::string file = folder.file("node.gtrace");
+  gapless::write_file(file, gapless::write_compact(traces));
+  const json told = json::parse(run("inspect --by rank --json " + file).text);
+  ASSERT_EQ(told["ranks"].size(), 3U);
+  for (int device = 0; device < 3; ++device) {
+    EXPECT_EQ(told["ranks"][device]["rank"], fmt::format("node gpu{}", device));
+    EXPECT_EQ(told["ranks"][device]["device"], device);
+  }
+  EXPECT_TRUE(told["outliers"].empty());
 }
 
 TEST_F(InspectCommand, SaysWhatIsAtAnAddress) {
