@@ -60,6 +60,7 @@ std::optional<std::uint64_t> compare(RankComparison& comparison, In in) {
   const std::uint64_t median = median_of(values);
   if (values.size() < kFewestRanks) return median;
   std::vector<std::uint64_t> distances;
+  distances.reserve(values.size());
   for (const std::uint64_t value : values) distances.push_back(distance(value, median));
   const std::uint64_t whole =
       in == In::lost ? comparison.median_reserved_bytes.value_or(median) : median;
