@@ -89,13 +89,14 @@ class Blocks extends TimeChart {
     const moving = this.isCoarse;
     const [view, range] = [[...this.app.view], [...this.range]];
     const of = `${this.app.version} ${this.mode} ${this.width} ${this.height} ${this.scale}`;
-    return {view, range, moving, of, key: `${of} ${view} ${range} ${moving}`};
+    return {view, range, moving, mode: this.mode, of, key: `${of} ${view} ${range} ${moving}`};
   }
 
   // Goes on with the picture, for as long as a frame may take.
   make() {
     const until = performance.now() + this.app.stepsMs / this.app.panes.length;
     // One of another kind is given up; one of another stretch is shown while the next is made.
+    if (this.done && this.done.mode !== this.mode) this.done = null;
     if (this.job && this.job.of !== this.wanted().of) this.giveUp();
     do {
       if (!this.job) {
