@@ -50,6 +50,9 @@ int run(bool as_json, bool as_markdown) {
         "Set them with `GAPLESS_CONF=\"key:value,key:value\"`, in `gapless_create`, or with "
         "`--conf` of the tools.\nAn option that cannot be understood stops the program before it "
         "starts, or with its first use of CUDA.\n"
+        "What was an option in earlier versions only (`slack`, `frames_from`, "
+        "`frames_per_request`) is "
+        "passed over.\n"
         "This page is written by `gapless options --markdown`.\n\n"
         "| key | type | default | what it does |\n|---|---|---|---|\n");
     for (const OptionFacts& facts : option_table()) {

@@ -303,7 +303,7 @@ void add_replay(CLI::App& app, int& status) {
       "  gapless replay run.pickle --capacity 16GiB --allocator gapless,native\n"
       "  gapless replay *.gtrace --passes 6 --profile desktop --json\n"
       "  gapless replay run.gtrace --plot run.svg\n"
-      "  gapless replay run.gtrace --allocator gapless --conf slack:0,page_size:4MiB\n"
+      "  gapless replay run.gtrace --allocator gapless --conf stream_budget:1,page_size:4MiB\n"
       "\n"
       "Exit status: 0 all fit; 2 a wrong command line or file (the others are replayed); 3 one "
       "did\n"

@@ -2,7 +2,7 @@
 //
 //   own memory, then anyone's        come after those who used it (mostly done long ago)
 //   others' memory, oldest first     where it is done already: nobody waits
-//   new memory                       within the slack, then within the budget for streams
+//   new memory                       within the budget for streams
 //   others' memory, oldest first     come after those who freed it, on the device
 //
 // Which of the others' memory is looked at is decided by the order in which the program freed, not
@@ -285,8 +285,7 @@ bool DeviceHeap::over_budget(Unit size, Owner owner, const std::optional<PageRan
   if (missing == 0) return false;
   if (!room_for(missing)) return true;
   const std::uint64_t allowed =
-      std::max(growth_allowance(demand.peak_bytes),
-               demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
+      std::max(copies_allowance(), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
   return reserved_bytes() + missing * page_bytes_ > allowed;
 }
 

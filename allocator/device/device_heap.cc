@@ -133,6 +133,8 @@ void DeviceHeap::free_in_window(BlockId id, Owner owner, Epoch epoch) {
 DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const Demand& demand) {
   const Request request(*this);
   ++misses_;
+  loading_.note(demand.volume_bytes / kUnitBytes, live_units(),
+                std::uint64_t{home_.present_pages()} * page_units_);
   const std::uint64_t lacking = pages_lacking(size);
   const bool too_large = vmm_ && device_pages() + lacking > device_bytes_ / page_bytes_;
   if (physical_.unreleased() == 0 && (too_large || lacking > limit_pages_left())) {
@@ -226,9 +228,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
   if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
   if (lenders_.any()) {
     const std::uint64_t missing = mapper_.plan(size, {owner, streams_.now()}).missing;
-    const bool within_slack =
-        reserved_bytes() + missing * page_bytes_ <= growth_allowance(demand.peak_bytes);
-    if (missing != 0 && !within_slack && borrow_from_pools(missing)) {
+    if (missing != 0 && borrow_from_pools(missing)) {
       return search_again(size, owner, demand);
     }
   }
@@ -239,8 +239,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& 
     }
   }
   bool refused = false;
-  if (growth &&
-      reserved_bytes() + growth->count * page_bytes_ <= growth_allowance(demand.peak_bytes) &&
+  if (growth && reserved_bytes() + growth->count * page_bytes_ <= copies_allowance() &&
       may_have(growth->count)) {
     const Placed placed = grow_and_place(*growth, size, owner);
     if (ends_search(placed)) return placed;
@@ -259,15 +258,11 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   WindowPlan plan = mapper_.plan(size, reach);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
   if (!may_have(plan.missing)) return failure(DriverStatus::out_of_memory);
-  const std::uint64_t allowed = growth_allowance(demand.peak_bytes);
-  PageId comfort = 0;
-  while (reserved_bytes() + (comfort + 1) * page_bytes_ <= allowed && room_for(comfort + 1))
-    ++comfort;
   const auto plan_again = [&] { return mapper_.plan(size, reach); };
   const auto repair_again = [&] {
     return mapper_.plan_repair_again(size, reach, plan.calls).value_or(plan_again());
   };
-  if (const auto repair = mapper_.plan_repair(size, reach, plan, comfort, demand.volume_bytes)) {
+  if (const auto repair = mapper_.plan_repair(size, reach, plan, demand.volume_bytes)) {
     const Placed placed = place_by_plan(*repair, repair_again, size, owner);
     if (ends_search(placed)) return placed;
     plan = plan_again();  // places of the window may be gone
@@ -289,7 +284,8 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach 
   }
   if (status == DriverStatus::ok) {
     const Owner owner = below != 0 ? blocks_[below].owner : reach.owner;
-    status = grow(pages, owner, frame_order_for(size));
+    pages = with_rest_of_frame(pages);
+    status = grow(pages, owner, frame_order());
   }
   if (status != DriverStatus::ok) return failure(status);
   return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
@@ -346,16 +342,11 @@ DeviceHeap::Placed DeviceHeap::failure(DriverStatus status) {
   return failure();
 }
 
-std::uint64_t DeviceHeap::growth_allowance(std::uint64_t peak_bytes) const {
-  const auto above = [](std::uint64_t bytes, double percent) {
-    return bytes + static_cast<std::uint64_t>(static_cast<double>(bytes) * percent / 100);
-  };
-  const std::uint64_t allowed_bytes = above(peak_bytes, options_.slack);
-  if (!copies_.prevail()) return allowed_bytes;
-  const std::uint64_t live_bytes =
-      home_.present_pages() * page_bytes_ - home_.free_units() * kUnitBytes;
+std::uint64_t DeviceHeap::copies_allowance() const {
+  if (!copies_.prevail()) return 0;
+  const auto live_bytes = static_cast<double>(live_units() * kUnitBytes);
   const double lost = 100 * kLostByWindow * page_units_ / copies_.mean_size();
-  return std::max(allowed_bytes, above(live_bytes, std::min(lost, options_.copies_slack)));
+  return static_cast<std::uint64_t>(live_bytes * (1 + std::min(lost, options_.copies_slack) / 100));
 }
 
 // --- windows -----------------------------------------------------------------------------------
@@ -399,7 +390,7 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   DriverStatus status = DriverStatus::ok;
   if (plan.missing != 0) {
     if (!on_host && !may_have(plan.missing)) return DriverStatus::out_of_memory;
-    status = create_pages(plan.missing, owner, frame_order_for(size), on_host, added);
+    status = create_pages(plan.missing, owner, frame_order(), on_host, added);
     if (status == DriverStatus::ok) plan = plan_again();
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
   }

@@ -2,16 +2,16 @@
 //
 //   request --> a hole of the home that fits                    no driver call
 //           --> a run of free pages in a window made before     no driver call
-//           --> new pages at the home's end, within the slack   create, map, set access
+//           --> new pages at the home's end, while copies grow  create, map, set access
 //           --> a window repaired, extended or made over        unmap, map, set access (one)
 //               scattered free pages, plus the missing ones
 //           --> it cannot fit: out of memory                    the device is asked what it has
 //           --> wait for all streams' frees, search again
 //           --> out of memory
 //
-// Reserved memory therefore grows only when the free pages do not add up to the request (or by the
-// slack, a little ahead, to save windows). Single-threaded; device_allocator.h locks. Every step is
-// a transaction: when a driver call fails, all is as it was before the step, and the search goes on
+// Reserved memory therefore grows only when the free pages do not add up to the request (or a
+// little ahead, while a program loads). Single-threaded; device_allocator.h locks. Every step is a
+// transaction: when a driver call fails, all is as it was before the step, and the search goes on
 // with other memory. What streams refuse to be waited for is set aside meanwhile. A request fails
 // only if it does not fit, or if the driver refused (docs/design.md, "Rules that hold always").
 #pragma once
@@ -31,6 +31,7 @@
 #include "allocator/device/window_mapper.h"
 #include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
+#include "allocator/heap/loading.h"
 #include "allocator/memory/address_space.h"
 #include "allocator/memory/physical_memory.h"
 #include "allocator/stream/stream_ledger.h"
@@ -418,9 +419,13 @@ class DeviceHeap {
   Placed map_window_or_grow(Unit size, Reach reach, const Demand& demand,
                             const std::optional<PageRange>& growth);
 
-  /// Reserved bytes up to which the home grows although free pages would add up: the slack above
-  /// the peak; where copies grow, what windows would lose above what is live now, if that is more.
-  [[nodiscard]] std::uint64_t growth_allowance(std::uint64_t peak_bytes) const;
+  /// Reserved bytes up to which the home grows although free pages would add up, where copies grow:
+  /// what windows would lose above what is live now. 0: none grow.
+  [[nodiscard]] std::uint64_t copies_allowance() const;
+  /// Units of the home that live blocks hold.
+  [[nodiscard]] std::uint64_t live_units() const {
+    return std::uint64_t{home_.present_pages()} * page_units_ - home_.free_units();
+  }
   /// Pages that may be had still by the limit.
   [[nodiscard]] std::uint64_t limit_pages_left() const {
     const std::uint64_t left = physical_.limit_left_bytes() / page_bytes_;
@@ -458,8 +463,10 @@ class DeviceHeap {
     return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
   }
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
-  /// The largest frames in which memory comes for such a request.
-  [[nodiscard]] FrameOrder frame_order_for(Unit size) const;
+  /// The largest frames in which memory comes now.
+  [[nodiscard]] FrameOrder frame_order() const;
+  /// While a program loads, the last frame comes whole: it goes on.
+  [[nodiscard]] PageRange with_rest_of_frame(PageRange pages);
   DriverStatus grow(PageRange pages, Owner owner, FrameOrder order, bool on_host = false);
   /// Memory at the addresses of absent pages.
   DriverStatus create_and_map(PageRange pages, bool on_host);
@@ -504,6 +511,7 @@ class DeviceHeap {
   BlockTable blocks_;
   Home home_;
   GrowingCopies copies_;
+  Loading loading_;
   StreamLedger streams_;
   PhysicalMemory physical_;
   AddressSpace home_space_;

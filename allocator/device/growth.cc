@@ -11,26 +11,27 @@
 namespace gapless {
 namespace {
 
-// Where less than one of so many parts of memory is free in pieces of pages, larger frames cost
-// little: they come two fifths as early. Measured, docs/measurements.md.
-constexpr std::uint64_t kFewPieces = 250;
+// While a program loads, pieces are so many times as large: what is never freed breaks up nothing.
+constexpr std::uint64_t kLoadingFactor = 4;
 
 }  // namespace
 
 // --- growth ------------------------------------------------------------------------------------
 
-FrameOrder DeviceHeap::frame_order_for(Unit size) const {
-  const std::uint64_t present_bytes = home_.present_pages() * page_bytes_;
-  const Reach all = streams_.several() ? Reach(kAnyone, streams_.now()) : Reach(kAnyone);
-  const std::uint64_t in_pages = std::uint64_t{home_.free_pages(all)} * page_units_;
-  const bool few = (home_.free_units() - in_pages) * kUnitBytes * kFewPieces <= present_bytes;
-  const std::uint64_t counted_bytes = few ? present_bytes : present_bytes / 5 * 2;
+FrameOrder DeviceHeap::frame_order() const {
+  if (!vmm_ || options_.handle_parts == 0) return 0;
+  const std::uint64_t most_pages = (loading_.holds() ? kLoadingFactor : 1) *
+                                   std::uint64_t{home_.present_pages()} / options_.handle_parts;
   FrameOrder order = 0;
-  while (order < kLargestOrder && counted_bytes >> order >= options_.frames_from &&
-         size / page_units_ >> (order + 1) >= options_.frames_per_request) {
-    ++order;
-  }
+  while (order < kLargestOrder && most_pages >> (order + 1) != 0) ++order;
   return order;
+}
+
+PageRange DeviceHeap::with_rest_of_frame(PageRange pages) {
+  if (!loading_.holds()) return pages;
+  const PageRange whole = home_.absent_to_frame_end(pages, frame_order());
+  const bool is_soft = reserved_bytes() + whole.count * page_bytes_ <= options_.soft_limit;
+  return whole.count != pages.count && is_soft && may_have(whole.count) ? whole : pages;
 }
 
 DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, FrameOrder order, bool on_host) {

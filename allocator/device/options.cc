@@ -167,6 +167,12 @@ std::string_view nearest_option(std::string_view name) {
   return nearest(name, known);
 }
 
+// Settings of earlier versions for which there is no choice any more. Who still has them is not to
+// be stopped by them.
+bool is_retired(std::string_view name) {
+  return name == "slack" || name == "frames_from" || name == "frames_per_request";
+}
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
@@ -199,6 +205,7 @@ bool set_option(Options& options, std::string_view name, std::string_view value,
   }
   GAPLESS_OPTIONS(GAPLESS_SET)
 #undef GAPLESS_SET
+  if (!known && is_retired(name)) return true;
   if (!known) {
     error = "unknown option \"" + std::string(name) + "\"; the nearest known one is \"" +
             std::string(nearest_option(name)) + "\"";

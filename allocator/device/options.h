@@ -32,23 +32,20 @@ enum class DumpSignal : std::uint8_t { none, usr1, usr2 };
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
-  X(bytes, frames_from, std::uint64_t{2} << 30,                                                    \
-    "above this, memory for large requests comes in pieces of two pages, above twice this of "     \
-    "four, and so on up to 16, for fewer driver calls; above 2.5 times as much where more than "   \
-    "0.4 % lies free in parts of pages")                                                           \
-  X(count, frames_per_request, 16,                                                                 \
-    "a request is large where it takes at least this many such pieces")                            \
+  X(count, handle_parts, 4096,                                                                     \
+    "new memory comes in pieces of up to 16 pages, each at most one of so many parts of what is "  \
+    "there, four times as much while nothing is freed; 0: single pages, which take more driver "   \
+    "calls and lose a little less")                                                                \
   X(bytes, limit, UINT64_MAX, "never reserve more than this on one device")                        \
   X(bytes, soft_limit, UINT64_MAX,                                                                 \
     "give free pages back, waiting for the device, when more than this is reserved")               \
   X(bytes, headroom, 0, "leave this much of the device to other processes where that is possible") \
   X(bytes, spill, 0,                                                                               \
     "host memory to go on with, slowly, where a request would fail otherwise; 0: none")            \
-  X(percent, slack, 0.9,                                                                           \
-    "grow rather than make a window while reserved stays within this much above peak allocated")   \
   X(percent, copies_slack, 3.0,                                                                    \
-    "the same above what is allocated now, at most, while most large blocks are copied into "      \
-    "slightly larger ones, as growing key-value caches are")                                       \
+    "grow rather than make a window while reserved stays within this much above what is "          \
+    "allocated now, while most large blocks are copied into slightly larger ones, as growing "     \
+    "key-value caches are")                                                                        \
   X(count, window_factor, 4,                                                                       \
     "pages mapped in windows, at most this many times the pages there are (several streams: "      \
     "twice)")                                                                                      \
@@ -131,8 +128,9 @@ struct OptionFacts {
 /// Every option, in the table's order.
 std::span<const OptionFacts> option_table();
 
-/// Sets one option from text. False, with the cause in `error`, where the name or the value is
-/// wrong; an unknown name brings the nearest known one. `options` changes only on success.
+/// Sets one option from text; what was one in earlier versions only is passed over. False, with the
+/// cause in `error`, where the name or the value is wrong; an unknown name brings the nearest known
+/// one. `options` changes only on success.
 bool set_option(Options& options, std::string_view name, std::string_view value,
                 std::string& error);
 

@@ -96,13 +96,13 @@ void WindowMapper::record_events(bool force) {
 }
 
 std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Reach reach,
-                                                    const WindowPlan& instead, PageId comfort,
+                                                    const WindowPlan& instead,
                                                     std::uint64_t volume_bytes) {
   const bool repeats = missed_before(size, volume_bytes);
   const bool many = windows_.mapped_pages() + instead.calls > most_mapped() + 1;
   if ((repeats && !many) || instead.calls <= 2) return {};
   if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();
-  auto repair = planner_.plan_repair(size, reach, idle_windows(), instead.calls, comfort);
+  auto repair = planner_.plan_repair(size, reach, idle_windows(), instead.calls);
   record_events(true);
   return repair;
 }

@@ -74,14 +74,14 @@ class WindowMapper {
     return WindowPlanner(home_, windows_, blocks_, false).plan(size, reach);
   }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
-  /// `comfort`: pages that may be created to save calls. `volume_bytes`: all that was ever
-  /// allocated. Where it lacks pages, it is planned again when they are there.
+  /// `volume_bytes`: all that was ever allocated. Where it lacks pages, it is planned again when
+  /// they are there.
   std::optional<WindowPlan> plan_repair(Unit size, Reach reach, const WindowPlan& instead,
-                                        PageId comfort, std::uint64_t volume_bytes);
+                                        std::uint64_t volume_bytes);
   /// The repair whose pages have been created.
   [[nodiscard]] std::optional<WindowPlan> plan_repair_again(Unit size, Reach reach,
                                                             std::uint32_t calls_below) const {
-    return planner_.plan_repair(size, reach, idle_windows(), calls_below, 0);
+    return planner_.plan_repair(size, reach, idle_windows(), calls_below);
   }
   /// The home's units that a request of `size` units would have by a plan that lacks no page.
   [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowPlan& plan, Unit size) const;

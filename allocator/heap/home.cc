@@ -151,10 +151,13 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     const Block& hole = blocks_[id];
     if (hole.size < size) continue;
     ++tried;
+    // Before absent pages memory is as good as new. A program that has all of it again, step by
+    // step or anew, is to find its blocks side by side as it did while they came.
+    if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
     // What is whole pages long breaks as few as it can where it begins with one, and is as many
     // whole pages when it is freed.
     const Unit up = frame_up(hole.begin) << page_shift_;
-    if ((size & (page_units_ - 1)) == 0 && up + size <= hole.end()) return {id, up};
+    if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
     if (at_begin) return {id, hole.begin};
     for (const Unit begin : {hole.begin, hole.end() - size}) {
       const PageId broken = pages_broken(hole, {begin, size});

@@ -112,6 +112,9 @@ class Home {
   /// The hole within reach that ends where absent page `first` begins: new memory there is best its
   /// owner's, to be one hole with it. 0: there is none.
   [[nodiscard]] BlockId hole_below(PageId first, Reach reach) const;
+  /// Those absent pages and the ones behind them up to the end of a frame of that order, where all
+  /// of these are absent.
+  [[nodiscard]] PageRange absent_to_frame_end(PageRange pages, FrameOrder order) const;
   /// The lowest absent pages, at most `count`, in one run.
   [[nodiscard]] std::optional<PageRange> absent_run(PageId count) const;
 
@@ -121,7 +124,8 @@ class Home {
   /// these, at its begin. Requests of about a page to some go where they break the fewest wholly
   /// free pages: to either end of one of the few smallest holes that fit. To larger ones a page is
   /// little; at the begin they leave what will be free together, as do all while an order is kept.
-  /// Those of whole pages go to a page's begin, where such a hole has room from there on.
+  /// Those of whole pages go to a page's begin, where such a hole has room from there on. In the
+  /// hole before absent pages all go to its begin, as they did when these pages came.
   ///
   ///   pages       |       |       |       |       |
   ///   hole           [.......................]          a request of 1.5 pages:

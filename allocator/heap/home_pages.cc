@@ -93,6 +93,20 @@ BlockId Home::hole_below(PageId first, Reach reach) const {
   return 0;
 }
 
+PageRange Home::absent_to_frame_end(PageRange pages, FrameOrder order) const {
+  const PageId inside = (PageId{1} << order) - 1;
+  const PageId end = (pages.first + pages.count + inside) & ~inside;
+  for (const BlockId id : absent_) {
+    const Block& absent = blocks_[id];
+    const bool holds = absent.begin <= pages.first << page_shift_;
+    if (holds && std::uint64_t{end} << page_shift_ <= absent.end() &&
+        pages.first << page_shift_ < absent.end()) {
+      return {pages.first, end - pages.first};
+    }
+  }
+  return pages;
+}
+
 std::optional<PageRange> Home::absent_run(PageId count) const {
   if (absent_.empty()) return {};
   const Block& absent = blocks_[absent_.front()];

@@ -61,12 +61,10 @@ class WindowPlanner {
   /// A new window: of all plans it needs the fewest wholly free pages.
   [[nodiscard]] WindowPlan plan_new(Unit size, Reach reach) const;
   /// The repair with the fewest calls among windows whose freed places no work uses any more; only
-  /// with fewer than `calls_below`. Whole pages are enough (an edge is one more call) where at most
-  /// `comfort` of them are missing; beyond that it needs no more memory than plan().
+  /// with fewer than `calls_below`. It needs no more memory than plan().
   [[nodiscard]] std::optional<WindowPlan> plan_repair(Unit size, Reach reach,
                                                       std::span<const WindowId> idle,
-                                                      std::uint32_t calls_below,
-                                                      PageId comfort) const;
+                                                      std::uint32_t calls_below) const;
 
  private:
   // The free ends and begins of partly used frames that a plan uses, and what it then needs.

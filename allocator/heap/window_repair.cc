@@ -135,8 +135,7 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supp
 
 std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
                                                      std::span<const WindowId> idle,
-                                                     std::uint32_t calls_below,
-                                                     PageId comfort) const {
+                                                     std::uint32_t calls_below) const {
   Supply supply;
   for (const PageRange& run : home_.free_runs(reach)) {
     supply.pages += run.count;
@@ -146,7 +145,7 @@ std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
   }
   Edges edges;
   edges.whole = static_cast<PageId>(div_up(size, page_units_));
-  if (edges.whole > supply.pages + comfort) edges = choose_edges(size, reach, true);
+  if (edges.whole > supply.pages) edges = choose_edges(size, reach, true);
   const PageId missing = edges.whole > supply.pages ? edges.whole - supply.pages : 0;
   supply.pages += missing;
   supply.frames[0] += missing;

@@ -59,6 +59,20 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reac
     }
     begin = end + 1;
   }
+  return size <= edges ? find_between(extent, size, reach) : std::nullopt;
+}
+
+std::optional<WindowSpot> Windows::find_between(const Extent& extent, Unit size,
+                                                Reach reach) const {
+  const std::vector<PageId>& pages = windows_[extent.window].pages;
+  for (std::uint32_t place = std::max<std::uint32_t>(1, extent.begin); place < extent.end;
+       ++place) {
+    if (pages[place - 1] == kNoPage || pages[place] == kNoPage) continue;
+    const Unit prefix = home_.free_prefix(pages[place], reach);
+    if (prefix == 0 || prefix >= size) continue;  // a hole of the home would do
+    if (prefix + home_.free_suffix(pages[place - 1], reach) < size) continue;
+    return WindowSpot{extent.window, place * home_.page_units() - (size - prefix), size};
+  }
   return {};
 }
 

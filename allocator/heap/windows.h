@@ -145,6 +145,10 @@ class Windows {
   [[nodiscard]] std::optional<WindowSpot> find_in(const Extent& extent, Unit size,
                                                   Reach reach) const;
 
+  /// One without a wholly free page: the end of one and the begin of the next are enough.
+  [[nodiscard]] std::optional<WindowSpot> find_between(const Extent& extent, Unit size,
+                                                       Reach reach) const;
+
   const Home& home_;
   bool edge_sharing_;
   std::vector<Window> windows_;  // by id; ids of removed windows are used again

@@ -65,12 +65,10 @@ class Scenario {
     DeviceProperties properties;
     gpu_.device_properties(0, properties);
     Options options;
-    options.slack = 0;
     options.window_factor = 1;
     options.window_floor = 0;
     if (part == Part::pools) options.spill = kSpill;
-    options.frames_from = 12 * MiB;
-    options.frames_per_request = 1;
+    options.handle_parts = 10;
     allocator_ = std::make_unique<DeviceAllocator>(driver_, 0, properties, options);
   }
 

@@ -85,7 +85,6 @@ TEST_F(Gpu, SharedMemoryIsTheSameMemory) {
 TEST_F(Gpu, SharedBlocksAreOpened) {
   if (!properties.can_share_fd) GTEST_SKIP() << properties.name << " shares no descriptors";
   Options options;
-  options.slack = 0;
   DeviceAllocator allocator(*driver, 0, properties, options);
   std::vector<DeviceAddress> blocks(8, 0);
   for (DeviceAddress& block : blocks) ASSERT_EQ(allocator.alloc(page, 0, block), Status::ok);

@@ -28,13 +28,11 @@ std::vector<Case> cases() {
   Options small_pages;
   small_pages.page_size = 64 << 10;
   small_pages.window_floor = 0;  // windows are to be evicted too
-  small_pages.frames_from = 2 * kMiB;
-  small_pages.frames_per_request = 4;
+  small_pages.handle_parts = 32;
   Options single_pages = small_pages;
-  single_pages.frames_from = UINT64_MAX;
+  single_pages.handle_parts = 0;
   Options large_frames = small_pages;
-  large_frames.frames_from = 0;
-  large_frames.frames_per_request = 1;
+  large_frames.handle_parts = 1;
   Options many_windows = small_pages;
   many_windows.window_floor = 512 * kMiB;
   Options no_windows = small_pages;

@@ -2,7 +2,7 @@
 //
 //   DeviceAllocator -> CountingDriver (calls()) -> FaultyDriver (faults) -> SimDriver (gpu)
 //
-//   start({.capacity = 32 * MiB, .settings = "slack:0"});
+//   start({.capacity = 32 * MiB, .settings = ""});
 //   const DeviceAddress a = alloc(4 * MiB, side);      // and a kernel on that stream writes it
 //   free(a);
 #pragma once
@@ -25,7 +25,7 @@ namespace gapless::testing {
 
 struct DeviceSetup {
   std::uint64_t capacity = 64 * MiB;
-  std::string settings = "slack:0";
+  std::string settings = "";
   bool keep_contents = false;
   bool has_vmm = true;
   bool has_fabric = false;

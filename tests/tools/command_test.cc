@@ -119,9 +119,9 @@ TEST_F(Command, WrongUseIsTwo) {
   const Output profile = run("replay --profile h9000 " + kTiny);
   EXPECT_EQ(profile.status, 2);
   EXPECT_THAT(profile.text, HasSubstr("h9000"));
-  const Output settings = run("replay --conf slak:1 " + kTiny);
+  const Output settings = run("replay --conf copies_slak:1 " + kTiny);
   EXPECT_EQ(settings.status, 2);
-  EXPECT_THAT(settings.text, HasSubstr("\"slack\""));
+  EXPECT_THAT(settings.text, HasSubstr("\"copies_slack\""));
 }
 
 TEST_F(Command, CountsAreNotNegative) {
@@ -440,10 +440,10 @@ TEST_F(Command, RunTellsHowItEnded) {
     std::ifstream text(file);
     return json::parse(text);
   };
-  EXPECT_EQ(run("run --conf slack:0 --json " + file + " -- sh -c 'exit 7'").status, 7);
+  EXPECT_EQ(run("run --conf window_factor:2 --json " + file + " -- sh -c 'exit 7'").status, 7);
   EXPECT_EQ(report()["exit_status"], 7);
   EXPECT_EQ(report()["command"], json({"sh", "-c", "exit 7"}));
-  EXPECT_EQ(report()["options"]["slack"], "0");
+  EXPECT_EQ(report()["options"]["window_factor"], "2");
   EXPECT_EQ(report()["options"]["page_size"], "2MiB");
   EXPECT_THAT(report()["library"].get<std::string>(), HasSubstr("libgapless_preload.so"));
   EXPECT_EQ(run("run --json " + file + " -- sh -c 'kill -9 $$'").status, 137);

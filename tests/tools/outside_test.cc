@@ -148,7 +148,7 @@ TEST_F(Outside, NoNameInAnErrorIsObeyed) {
                                        "replay -c " + evil + " " + small,
                                        "replay -p " + evil + " " + small,
                                        "replay --conf " + evil + " " + small,
-                                       "replay --conf slack:" + evil + " " + small,
+                                       "replay --conf window_factor:" + evil + " " + small,
                                        "fit --conf " + evil + " " + small,
                                        "convert " + small + " -o " + evil + "/" + evil,
                                        "generate " + evil,

@@ -90,9 +90,9 @@ def test_options_of_install(simulate):
         print("nothing:", refused(limit=None))
         print("list:", refused(["limit:1GiB"]))
         print("before:", torch.cuda.get_allocator_backend())
-        print("fresh:", gapless.install({{"slack": 2}}, limit=1 << 30, edge_sharing=False))
+        print("fresh:", gapless.install({{"stream_budget": 2}}, limit=1 << 30, edge_sharing=False))
         {WHO}
-        print("now:", *(gapless.config()[key]["value"] for key in ("slack", "limit", "edge_sharing")))
+        print("now:", *(gapless.config()[key]["value"] for key in ("stream_budget", "limit", "edge_sharing")))
         """, PYTHONPATH=str(PACKAGE))
     assert result.values() == {
         "value": 'option limit: "14XiB": expected a size such as 2MiB or 14.5GiB',

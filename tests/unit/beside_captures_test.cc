@@ -32,7 +32,7 @@ class BesideCaptures : public testing::OnDevice {
 };
 
 TEST_F(BesideCaptures, WhatACapturingStreamFreesIsNotTheOnlyMemory) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 64 * MiB, .settings = "stream_budget:0"});
   free(alloc(512, 0));
   const DeviceAddress before = alloc(16 * MiB, side);
   capture(side);
@@ -49,7 +49,7 @@ TEST_F(BesideCaptures, WhatACapturingStreamFreesIsNotTheOnlyMemory) {
 
 // Before the capture the same stream freed other pages of the same hole.
 TEST_F(BesideCaptures, WhatItFreedBeforeIsHadPageByPage) {
-  start({.capacity = 32 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 32 * MiB, .settings = "stream_budget:0"});
   free(alloc(512, 0));
   const DeviceAddress first = alloc(10 * MiB, side);
   const DeviceAddress second = alloc(10 * MiB, side);
@@ -67,7 +67,7 @@ TEST_F(BesideCaptures, WhatItFreedBeforeIsHadPageByPage) {
 }
 
 TEST_F(BesideCaptures, MemoryForEveryoneIsNotLost) {
-  start({.capacity = 32 * MiB, .settings = "slack:0"});
+  start({.capacity = 32 * MiB, .settings = ""});
   for (const StreamHandle stream : {StreamHandle{0}, side, third}) free(alloc(10 * MiB, stream));
   // Nobody's in particular, since the host waited.
   EXPECT_EQ(try_alloc(31 * MiB, third), Status::ok);
@@ -80,7 +80,7 @@ TEST_F(BesideCaptures, MemoryForEveryoneIsNotLost) {
 }
 
 TEST_F(BesideCaptures, AStreamThatJoinsLaterIsNotWaitedForEither) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 64 * MiB, .settings = "stream_budget:0"});
   free(alloc(512, 0));
   const DeviceAddress block = alloc(16 * MiB, third);
   begin(kGraph, {side, third});
@@ -97,7 +97,7 @@ TEST_F(BesideCaptures, AStreamThatJoinsLaterIsNotWaitedForEither) {
 
 // An event that was recorded before the capture can be waited for as always.
 TEST_F(BesideCaptures, WhatItFreedBeforeIsWaitedForOnTheDevice) {
-  start({.capacity = 16 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 16 * MiB, .settings = "stream_budget:0"});
   free(alloc(512, 0));
   free(alloc(12 * MiB, side));
   capture(side);
@@ -109,7 +109,7 @@ TEST_F(BesideCaptures, WhatItFreedBeforeIsWaitedForOnTheDevice) {
 }
 
 TEST_F(BesideCaptures, InAPoolOfItsOwnToo) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 64 * MiB, .settings = "stream_budget:0"});
   constexpr PoolId kEager{0, 7};
   begin(kEager, {0, side});
   free(alloc(512, 0));
@@ -125,7 +125,7 @@ TEST_F(BesideCaptures, InAPoolOfItsOwnToo) {
 }
 
 TEST_F(BesideCaptures, AndInOneThatSharesNoPage) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 64 * MiB, .settings = "stream_budget:0"});
   constexpr PoolId kEager{0, 7};
   begin(kEager, {0, side});
   EXPECT_EQ(allocator->set_pool_no_split(kEager, true), Status::ok);
@@ -141,7 +141,7 @@ TEST_F(BesideCaptures, AndInOneThatSharesNoPage) {
 
 // Windows that were retired before are unmapped another time: nothing is asked and nobody waits.
 TEST_F(BesideCaptures, RetiredWindowsStay) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,window_factor:1,window_floor:0"});
+  start({.capacity = 64 * MiB, .settings = "window_factor:1,window_floor:0"});
   std::minstd_rand random(7);
   std::vector<DeviceAddress> live;
   const auto churn = [&](int count) {
@@ -171,7 +171,7 @@ TEST_F(BesideCaptures, RetiredWindowsStay) {
 TEST_F(BesideCaptures, ARefusedEventIsNoReasonToFail) {
   for (const bool in_capture : {false, true}) {
     SCOPED_TRACE(in_capture);
-    start({.capacity = 64 * MiB, .settings = "slack:0,stream_budget:0"});
+    start({.capacity = 64 * MiB, .settings = "stream_budget:0"});
     free(alloc(512, 0));
     const DeviceAddress block = alloc(16 * MiB, third);
     if (in_capture) capture(side);
@@ -191,7 +191,7 @@ TEST_F(BesideCaptures, ARefusedEventIsNoReasonToFail) {
 }
 
 TEST_F(BesideCaptures, WhatAPoolLeavesIsItsStreamsOwn) {
-  start({.capacity = 48 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 48 * MiB, .settings = "stream_budget:0"});
   constexpr PoolId kEager{0, 7};
   const DeviceAddress early = alloc(8 * MiB, side);
   capture(side);

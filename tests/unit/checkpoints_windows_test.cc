@@ -33,7 +33,7 @@ class CheckpointsAndWindows : public testing::OnDevice {
 
 // The window was unmapped, and its number is another window's, at other addresses.
 TEST_F(CheckpointsAndWindows, AnotherWindowOfThatNumberIsNotTheOne) {
-  start({.capacity = 256 * MiB, .settings = "slack:0"});
+  start({.capacity = 256 * MiB, .settings = ""});
   begin(kPool);
   comb(40);
   const DeviceAddress window = alloc(8 * MiB);
@@ -53,7 +53,7 @@ TEST_F(CheckpointsAndWindows, AnotherWindowOfThatNumberIsNotTheOne) {
 }
 
 TEST_F(CheckpointsAndWindows, AWindowThatIsGoneIsNotThere) {
-  start({.capacity = 256 * MiB, .settings = "slack:0"});
+  start({.capacity = 256 * MiB, .settings = ""});
   begin(kPool);
   comb(40);
   const DeviceAddress window = alloc(8 * MiB);

@@ -217,7 +217,7 @@ TEST(RedZones, KnowTheCallSite) {
 }
 
 TEST(RedZones, HoldInWindowsAndForOtherStreams) {
-  Checked device("check:redzones+poison,slack:0");
+  Checked device("check:redzones+poison");
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 14; ++i) blocks.push_back(device.alloc(4 * MiB - 1024));
   for (std::size_t i = 0; i < blocks.size(); i += 2) device.free(blocks[i]);
@@ -333,7 +333,7 @@ TEST(Poison, TellsOfWhatIsWrittenAfterItsFree) {
 }
 
 TEST(Poison, FollowsMemoryThroughWindows) {
-  Checked device("check:poison,slack:0");
+  Checked device("check:poison");
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 14; ++i) blocks.push_back(device.alloc(4 * MiB));
   for (std::size_t i = 0; i < blocks.size(); i += 2) device.free(blocks[i]);

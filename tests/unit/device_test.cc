@@ -38,10 +38,10 @@ TEST(Options, EveryOneIsReadAndPrinted) {
 TEST(Options, ListsAreParsed) {
   std::vector<std::string> warnings;
   const Options options =
-      parse_options(" page_size:8MiB, slack:2.5% ,windows:off,window_factor:0,", warnings);
+      parse_options(" page_size:8MiB, copies_slack:2.5% ,windows:off,window_factor:0,", warnings);
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_EQ(options.page_size, 8 * MiB);
-  EXPECT_EQ(options.slack, 2.5);
+  EXPECT_EQ(options.copies_slack, 2.5);
   EXPECT_FALSE(options.windows);
   EXPECT_EQ(options.window_factor, 0U);
   EXPECT_TRUE(options.edge_sharing);
@@ -57,28 +57,37 @@ TEST(Options, UnknownKeyNamesTheNearest) {
 TEST(Options, WrongValuesAreExplainedAndChangeNothing) {
   std::vector<std::string> warnings;
   const Options options = parse_options(
-      "page_size:3MiB,limit:lots,slack:-1,windows:maybe,window_factor:1.5,nonsense", warnings);
+      "page_size:3MiB,limit:lots,copies_slack:-1,windows:maybe,window_factor:1.5,nonsense",
+      warnings);
   EXPECT_EQ(warnings.size(), 6U);
   EXPECT_EQ(options.page_size, Options{}.page_size);
   EXPECT_EQ(options.limit, Options{}.limit);
   EXPECT_THAT(warnings[0], HasSubstr("power of two"));
 }
 
+TEST(Options, WhatWasOneInEarlierVersionsIsPassedOver) {
+  std::vector<std::string> warnings;
+  const Options options =
+      parse_options("slack:0.9,frames_from:2GiB,limit:3GiB,frames_per_request:16", warnings);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_EQ(options.limit, 3 * GiB);
+}
+
 TEST(Options, WhatIsAskedForIsNotLeftOut) {
   EXPECT_EQ(read_options("limit:3GiB").limit, 3 * GiB);
   try {
-    (void)read_options("limit:14XiB,slack:2,pge_size:4MiB", "--conf");
+    (void)read_options("limit:14XiB,copies_slack:2,pge_size:4MiB", "--conf");
     FAIL() << "read";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), StartsWith("--conf: option limit: \"14XiB\": expected a size"));
     EXPECT_THAT(error.what(), HasSubstr("; unknown option \"pge_size\""));
   }
-  setenv("GAPLESS_CONF", "pge_size:4MiB,slack:2", 1);
+  setenv("GAPLESS_CONF", "pge_size:4MiB,copies_slack:2", 1);
   EXPECT_THROW((void)options_from_environment(), InputError);
-  setenv("GAPLESS_CONF", "slack:2", 1);
-  EXPECT_EQ(options_from_environment().slack, 2);
+  setenv("GAPLESS_CONF", "copies_slack:2", 1);
+  EXPECT_EQ(options_from_environment().copies_slack, 2);
   unsetenv("GAPLESS_CONF");
-  EXPECT_EQ(options_from_environment().slack, Options{}.slack);
+  EXPECT_EQ(options_from_environment().copies_slack, Options{}.copies_slack);
 }
 
 // --- statistics ----------------------------------------------------------------------------------
@@ -232,7 +241,6 @@ TEST_F(Device, JoinsScatteredPagesInAWindowAndKeepsIt) {
 
 TEST_F(Device, EdgesOfPartlyUsedPagesServeWindows) {
   Options options;
-  options.slack = 0;
   start(options, 8 * MiB);
   const DeviceAddress a = alloc(3 * MiB);
   const DeviceAddress pin = alloc(2 * MiB);
@@ -269,66 +277,78 @@ TEST_F(Device, WithoutEdgesOrWindowsItFailsWhereItSays) {
 TEST_F(Device, WhatIsWholePagesLongBeginsWithOne) {
   start({}, 64 * MiB);
   const DeviceAddress bias = alloc(16 << 10);
-  const DeviceAddress weight = alloc(16 * MiB);
-  EXPECT_EQ(weight, bias + 2 * MiB);
-  EXPECT_EQ(alloc(64 << 10), bias + (16 << 10));  // small blocks take what is left before it
+  const DeviceAddress weight = alloc(20 * MiB);
+  EXPECT_EQ(weight, bias + (16 << 10));  // while new memory comes all lies side by side
+  const DeviceAddress last = alloc(2 * MiB);
   free(weight);
-  EXPECT_EQ(allocator->report().free_page_bytes, 16 * MiB);
+  const DeviceAddress gradient = alloc(16 * MiB);
+  EXPECT_EQ(gradient, bias + 2 * MiB);
+  EXPECT_EQ(alloc(64 << 10), bias + (16 << 10));  // small blocks take what is left before it
+  free(gradient);
+  EXPECT_EQ(allocator->report().free_page_bytes, 18 * MiB);
+  // The last memory there is counts as new again.
+  free(last);
+  EXPECT_EQ(alloc(24 * MiB), bias + (80 << 10));
 }
 
 TEST_F(Device, APageIsFreeWhenItsFrameIs) {
   Options options;
-  options.slack = 0;
-  options.frames_from = 2 * MiB;
+  options.handle_parts = 2;
   start(options, 128 * MiB);
   const DeviceAddress first = alloc(2 * MiB);
-  const DeviceAddress large = alloc(64 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31, 32
-  EXPECT_EQ(gpu->resolve(0, large, 64 * MiB)->size(), 17U);
+  const DeviceAddress large = alloc(62 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31
+  EXPECT_EQ(gpu->resolve(0, large, 62 * MiB)->size(), 16U);
   free(large);
-  EXPECT_EQ(allocator->report().free_page_bytes, 64 * MiB);
+  EXPECT_EQ(allocator->report().free_page_bytes, 62 * MiB);
   const DeviceAddress block = alloc(2 * MiB + 512);  // page 1 and a little of 2
   EXPECT_EQ(block, large);
-  EXPECT_EQ(allocator->report().free_page_bytes, 58 * MiB);
+  EXPECT_EQ(allocator->report().free_page_bytes, 56 * MiB);
   free(block);
   free(first);
 }
 
-TEST_F(Device, FramesGrowWithTheHeapAndTheRequest) {
+TEST_F(Device, WhatIsLoadedComesInLargerPieces) {
   Options options;
-  options.slack = 0;
-  options.frames_from = 32 * MiB;
+  options.handle_parts = 64;
   start(options, 4096 * MiB);
   const auto pieces = [&](std::uint64_t bytes) {
     return gpu->resolve(0, alloc(bytes), bytes)->size();
   };
-  EXPECT_EQ(pieces(64 * MiB), 32U);    // nothing is there yet
-  EXPECT_EQ(pieces(64 * MiB), 16U);    // 64 MiB are: at most four pages, of which 16 are too much
-  EXPECT_EQ(pieces(62 * MiB), 31U);    // even two are
-  EXPECT_EQ(pieces(66 * MiB), 17U);    // page 95 | 96 and 97 | ...
-  EXPECT_EQ(pieces(256 * MiB), 16U);   // 256 MiB are there: up to 16 pages, 8 for this request
-  EXPECT_EQ(pieces(1024 * MiB), 32U);  // 16 pages each
+  EXPECT_EQ(pieces(64 * MiB), 32U);  // nothing is there yet
+  EXPECT_EQ(pieces(64 * MiB), 16U);  // 32 pages are: pieces of two
+  EXPECT_EQ(pieces(2 * MiB), 1U);    // 64 are: of four, and all of it comes
+  EXPECT_EQ(reserved(), 136 * MiB);
+  EXPECT_EQ(pieces(6 * MiB), 1U);  // the rest of it
+  EXPECT_EQ(reserved(), 136 * MiB);
+  EXPECT_EQ(pieces(376 * MiB), 47U);
+  EXPECT_EQ(pieces(512 * MiB), 16U);  // 256 are: of 16
 }
 
-TEST_F(Device, FramesComeLaterWherePiecesOfPagesAreFree) {
+TEST_F(Device, WhatIsMadeAndFreedComesInSmallerPieces) {
   Options options;
-  options.slack = 0;
-  options.frames_from = 128 * MiB;
+  options.handle_parts = 64;
   start(options, 4096 * MiB);
   const auto pieces = [&](std::uint64_t bytes) {
     return gpu->resolve(0, alloc(bytes), bytes)->size();
   };
-  const DeviceAddress small = alloc(3 * MiB / 2);  // half a megabyte of its page: 0.4 % of 125
-  EXPECT_EQ(pieces(126 * MiB), 63U);
-  EXPECT_EQ(pieces(64 * MiB), 16U);  // of 128 MiB that is less
-  const DeviceAddress other = alloc(3 * MiB / 2);
-  EXPECT_EQ(pieces(64 * MiB), 32U);  // 1 of 194 MiB
-  free(small);
-  free(other);
+  EXPECT_EQ(pieces(256 * MiB), 128U);
+  free(alloc(16 * MiB));
+  free(alloc(16 * MiB));
+  EXPECT_EQ(pieces(144 * MiB), 33U);  // 136 pages: of two; 16 MiB are in one piece already
+  EXPECT_EQ(reserved(), 400 * MiB);
+}
+
+TEST_F(Device, WhatComesAheadIsNoMoreThanThereIs) {
+  Options options;
+  options.handle_parts = 2;
+  start(options, 72 * MiB);
+  alloc(64 * MiB);
+  alloc(8 * MiB);  // a piece of 16 pages would begin here
+  EXPECT_EQ(reserved(), 72 * MiB);
 }
 
 TEST_F(Device, ExtendsAWindowForALargerRequest) {
   Options options;
-  options.slack = 0;
   start(options);
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(alloc(2 * MiB));
@@ -346,7 +366,6 @@ class DeviceRepair : public Device {
  protected:
   void make_window(std::uint32_t work_ns) {
     Options options;
-    options.slack = 0;
     start(options, 256 * MiB);
     std::vector<DeviceAddress> blocks;
     for (int i = 0; i < 42; ++i) blocks.push_back(alloc(2 * MiB));
@@ -408,7 +427,6 @@ TEST_F(Device, TrimGivesFreePagesBackAndKeepsWhatIsAsked) {
 
 TEST_F(Device, TrimTakesPagesOutOfWindowsInUse) {
   Options options;
-  options.slack = 0;
   start(options);
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(alloc(2 * MiB));
@@ -464,7 +482,6 @@ TEST_F(Device, WorksWithoutVmm) {
 
 TEST_F(Device, ReportTellsEverything) {
   Options options;
-  options.slack = 0;
   start(options);
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(alloc(2 * MiB));

@@ -71,7 +71,7 @@ class FramesTest : public ::testing::Test {
     return text + fmt::format("at {}", plan.begin);
   }
   std::optional<WindowPlan> repair(Unit size) {
-    return planner.plan_repair(size, kOne, std::vector<WindowId>{0}, 100, 0);
+    return planner.plan_repair(size, kOne, std::vector<WindowId>{0}, 100);
   }
 
   BlockTable blocks;

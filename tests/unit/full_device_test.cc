@@ -19,7 +19,7 @@ constexpr std::uint64_t kRequest = 11 * MiB / 2;
 
 class FullDevice : public testing::OnDevice {
  protected:
-  void start_on(std::uint64_t capacity, const std::string& settings = "slack:0,stream_budget:0",
+  void start_on(std::uint64_t capacity, const std::string& settings = "stream_budget:0",
                 std::uint64_t of_others = 0) {
     start({.capacity = capacity, .settings = settings});
     if (of_others != 0) gpu->mem_create(0, of_others, {}, others);
@@ -59,7 +59,7 @@ TEST_F(FullDevice, PiecesOfPagesAreUsedBeforeWholePages) {
 }
 
 TEST_F(FullDevice, TheLimitIsAsGoodAsTheDevicesEnd) {
-  start_on(128 * MiB, "slack:0,stream_budget:0,limit:64MiB");
+  start_on(128 * MiB, "stream_budget:0,limit:64MiB");
   live.push_back(alloc(kRequest));
   EXPECT_EQ(new_maps(), 3U);
 }
@@ -72,7 +72,7 @@ TEST_F(FullDevice, WithRoomLeftTheHoleIsTaken) {
 }
 
 TEST_F(FullDevice, WhatOthersGaveBackIsRoomAgain) {
-  start_on(96 * MiB, "slack:0,stream_budget:0", 32 * MiB);
+  start_on(96 * MiB, "stream_budget:0", 32 * MiB);
   gpu->mem_release(others);
   EXPECT_EQ(alloc(kRequest), large);
   EXPECT_EQ(new_maps(), 0U);

@@ -45,7 +45,7 @@ TEST_F(GivenBack, TheWindowsOfAGraphThatIsGone) {
 }
 
 TEST_F(GivenBack, WindowsWhoseEvictionWasRefused) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,window_factor:1,window_floor:0"});
+  start({.capacity = 64 * MiB, .settings = "window_factor:1,window_floor:0"});
   std::minstd_rand random(7);
   std::vector<DeviceAddress> live;
   const auto churn = [&](int count) {

@@ -423,6 +423,23 @@ TEST_F(WindowsTest, EdgesAreShared) {
   EXPECT_FALSE(whole.find(kPage + 1, kOne));
 }
 
+TEST_F(WindowsTest, TwoEdgesAreEnough) {
+  Windows windows(home, true);
+  windows.add(0x1000, 16, {3, 1, 5});
+  take_at(3 * kPage, kPage);
+  take_at(1 * kPage, 10);      // 6 units free at the end of page 1
+  take_at(5 * kPage + 12, 4);  // 12 units free at the begin of page 5
+  const auto spot = windows.find(18, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->begin, kPage + 10);
+  EXPECT_TRUE(windows.is_free(*spot, kOne));
+  EXPECT_FALSE(windows.find(19, kOne));
+  EXPECT_FALSE(windows.find(18, kTwo));
+  EXPECT_FALSE(windows.find(12, kOne));  // a hole of the home has room for that
+  windows.drop_page(0, 1);
+  EXPECT_FALSE(windows.find(18, kOne));
+}
+
 TEST_F(WindowsTest, TheOldestExtentWithRoomIsTaken) {
   Windows windows(home, false);
   const WindowId first = windows.add(0x1000, 16, {1, 3});
@@ -460,7 +477,7 @@ class RepairTest : public WindowsTest {
   RepairTest() : windows(home, true), planner(home, windows, blocks, true) {}
   std::optional<WindowPlan> plan(Unit size, std::uint32_t calls_below = 100) {
     const std::vector<WindowId> idle = {0};
-    return planner.plan_repair(size, kOne, idle, calls_below, 0);
+    return planner.plan_repair(size, kOne, idle, calls_below);
   }
   static std::string text(const WindowPlan& plan) {
     std::string text;
@@ -493,7 +510,7 @@ TEST_F(RepairTest, GoesOnBehindTheEnd) {
   EXPECT_EQ(text(*repair), "2:1 3:6 at 0 in 3 calls");
   windows.add(0x9000, 3, {3, 5});
   const std::vector<WindowId> tight = {1};
-  EXPECT_FALSE(planner.plan_repair(4 * kPage, kOne, tight, 100, 0));  // no room
+  EXPECT_FALSE(planner.plan_repair(4 * kPage, kOne, tight, 100));  // no room
 }
 
 TEST_F(RepairTest, FillsGaps) {
@@ -525,7 +542,7 @@ TEST_F(RepairTest, UsesEdgesWhereWholePagesAreTooFew) {
   std::set<PageId> pages;
   for (const auto& fill : repair->fills) pages.insert(fill.page);
   EXPECT_TRUE(pages.contains(2) && pages.contains(4) && pages.contains(6));
-  EXPECT_FALSE(planner.plan_repair(4 * kPage + 13, kOne, std::vector<WindowId>{0}, 2, 0));
+  EXPECT_FALSE(planner.plan_repair(4 * kPage + 13, kOne, std::vector<WindowId>{0}, 2));
 }
 
 TEST_F(WindowsTest, DroppedPagesAreNotUsed) {

@@ -132,7 +132,7 @@ TEST_F(Hopeless, InPools) {
 }
 
 TEST_F(Hopeless, WithSpill) {
-  start({.capacity = 4 * GiB, .settings = "slack:0,spill:2GiB", .host_bytes = 8 * GiB});
+  start({.capacity = 4 * GiB, .settings = "spill:2GiB", .host_bytes = 8 * GiB});
   const DeviceAddress live = alloc(3 * GiB);
   refuse(4 * GiB);
   EXPECT_EQ(gpu->used_host_bytes(0), 0U);
@@ -143,7 +143,7 @@ TEST_F(Hopeless, WithSpill) {
 }
 
 TEST_F(Hopeless, AboveTheLimit) {
-  start({.capacity = 16 * GiB, .settings = "slack:0,limit:4GiB"});
+  start({.capacity = 16 * GiB, .settings = "limit:4GiB"});
   const DeviceAddress live = alloc(3 * GiB);
   const std::uint64_t before = counting->counts().total();
   refuse(2 * GiB);
@@ -153,7 +153,7 @@ TEST_F(Hopeless, AboveTheLimit) {
 }
 
 TEST_F(Hopeless, WithHeadroom) {
-  start({.capacity = 16 * GiB, .settings = "slack:0,headroom:1GiB"});
+  start({.capacity = 16 * GiB, .settings = "headroom:1GiB"});
   const DeviceAddress live = alloc(8 * GiB);
   refuse(9 * GiB);
   free(alloc(15 * GiB / 2));  // it has the headroom, since it would fail else

@@ -20,9 +20,7 @@ class Imports : public testing::OnDevice {
 
 // A handle of two pages or more holds several blocks; all but one begin inside it.
 TEST_F(Imports, ABlockMayBeginInsideAFrame) {
-  start({.capacity = 64 * MiB,
-         .settings = "slack:0,frames_from:1MiB,frames_per_request:1",
-         .keep_contents = true});
+  start({.capacity = 64 * MiB, .settings = "handle_parts:1", .keep_contents = true});
   free(alloc(4 * MiB));
   free(alloc(32 * MiB));
   std::vector<DeviceAddress> blocks;
@@ -54,7 +52,7 @@ TEST_F(Imports, ABlockMayBeginInsideAFrame) {
 
 // The band in front of a block ends a page, so that none of the block lies there.
 TEST_F(Imports, ABlockMayBeginWhereItsBandEndsAPage) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,check:redzones", .keep_contents = true});
+  start({.capacity = 64 * MiB, .settings = "check:redzones", .keep_contents = true});
   const std::uint64_t bands = RedZones::kBefore + RedZones::kLeastBehind;
   const DeviceAddress first = alloc(2 * MiB - RedZones::kBefore - bands);
   const DeviceAddress second = alloc(3 * MiB);

@@ -102,7 +102,7 @@ TEST_F(Lending, NothingIsLentThatTheDeviceHasNotLeft) {
 }
 
 TEST_F(Lending, TheLimitCountsAsTheDeviceDoes) {
-  start({.settings = "slack:0,limit:14MiB"});
+  start({.settings = "limit:14MiB"});
   fill_and_free();
   EXPECT_EQ(try_alloc(8 * MiB), Status::out_of_memory);
   EXPECT_EQ(owed(kLendingPool), 0U);

@@ -10,7 +10,7 @@ class Limits : public testing::OnDevice {};
 TEST_F(Limits, CountWhatIsNotBackWithItsSourceYet) {
   constexpr PoolId kPool{0, 1};
   constexpr PoolId kGraph{1, 0};
-  start({.capacity = 64 * MiB, .settings = "slack:0,limit:16MiB"});
+  start({.capacity = 64 * MiB, .settings = "limit:16MiB"});
   std::uint64_t given_bytes = 0;
   const PoolSource source{[&](std::uint64_t bytes) {
                             DeviceAddress address = 0;
@@ -48,7 +48,7 @@ TEST_F(Limits, CountWhatIsNotBackWithItsSourceYet) {
 
 // Before the headroom is touched the program is asked to free memory, each time.
 TEST_F(Limits, TheHeadroomIsKeptAgainAfterALastResort) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,headroom:16MiB"});
+  start({.capacity = 64 * MiB, .settings = "headroom:16MiB"});
   int asked = 0;
   allocator->add_free_memory_callback([&] {
     ++asked;

@@ -172,7 +172,7 @@ TEST_F(PoolsTest, APoolsMemoryAndEveryonesAreJoined) {
 
 // What is free in the pool, too little for a request, is not left idle beside new pages.
 TEST_F(PoolsTest, APoolsMemorySparesNewPages) {
-  start({.capacity = 64 * MiB, .settings = "slack:0"});
+  start({.capacity = 64 * MiB, .settings = ""});
   begin(kPool);
   std::vector<DeviceAddress> kept;
   std::vector<DeviceAddress> gone;
@@ -190,7 +190,7 @@ TEST_F(PoolsTest, APoolsMemorySparesNewPages) {
 
 // What everyone has free and fits is taken as it is.
 TEST_F(PoolsTest, APoolTakesAHoleOfEveryonesAsItIs) {
-  start({.capacity = 64 * MiB, .settings = "slack:0"});
+  start({.capacity = 64 * MiB, .settings = ""});
   free(alloc(12 * MiB));
   begin(kPool, {side});
   const DeviceAddress small = alloc(3 * MiB, side);
@@ -230,7 +230,7 @@ TEST_F(PoolsTest, AGraphsMemoryIsItsOwnWhileItLives) {
 }
 
 TEST_F(PoolsTest, NothingForbiddenIsCalledWhileCapturing) {
-  start({.capacity = 256 * MiB, .settings = "slack:0,stream_budget:0"});
+  start({.capacity = 256 * MiB, .settings = "stream_budget:0"});
   const DeviceAddress eager = alloc(8 * MiB, 0);
   free(eager);
   begin(kPool, {side});
@@ -409,7 +409,7 @@ TEST_F(PoolsTest, WhatWasThereBeforeTheCaptureProvesNothing) {
 // --- pools of whole pages, and over another allocator --------------------------------------------
 
 TEST_F(PoolsTest, BlocksOfANoSplitPoolShareNoPage) {
-  start({.settings = "slack:0,share:fd"});
+  start({.settings = "share:fd"});
   const DeviceAddress general = alloc(MiB);
   std::vector<DeviceAddress> gone;
   for (int i = 0; i < 6; ++i) gone.push_back(alloc(3 * MiB));

@@ -51,7 +51,7 @@ TEST_F(Pressure, CallbacksMayFreeMemory) {
 }
 
 TEST_F(Pressure, TheReportSaysWhatIsLiveAndWhatIsMissing) {
-  start({.capacity = 32 * MiB, .settings = "slack:0,limit:24MiB"});
+  start({.capacity = 32 * MiB, .settings = "limit:24MiB"});
   const DeviceAddress a = alloc(10 * MiB);
   const DeviceAddress small = alloc(300000);
   const DeviceAddress b = alloc(5 * MiB, side);
@@ -118,7 +118,7 @@ TEST_F(Pressure, TheReportSaysWhatALargerRequestWouldMiss) {
 }
 
 TEST_F(Pressure, FreePagesAreGivenBackAboveTheSoftLimit) {
-  start({.capacity = 64 * MiB, .settings = "slack:0,soft_limit:16MiB"});
+  start({.capacity = 64 * MiB, .settings = "soft_limit:16MiB"});
   const DeviceAddress a = alloc(8 * MiB);
   const DeviceAddress b = alloc(24 * MiB);
   EXPECT_EQ(reserved(), 32 * MiB);  // what is needed is had
@@ -133,7 +133,7 @@ TEST_F(Pressure, FreePagesAreGivenBackAboveTheSoftLimit) {
 
 // Where giving back does not help, it is not tried again with every free.
 TEST_F(Pressure, ASoftLimitThatCannotBeKeptCostsLittle) {
-  start({.capacity = 256 * MiB, .settings = "slack:0,soft_limit:4MiB"});
+  start({.capacity = 256 * MiB, .settings = "soft_limit:4MiB"});
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 64; ++i) blocks.push_back(alloc(MiB));
   const std::uint64_t before = calls(DriverCall::device_synchronize);
@@ -144,7 +144,7 @@ TEST_F(Pressure, ASoftLimitThatCannotBeKeptCostsLittle) {
 }
 
 TEST_F(Pressure, HeadroomIsLeftToOthersWhileThatIsPossible) {
-  start({.capacity = 32 * MiB, .settings = "slack:0,headroom:8MiB"});
+  start({.capacity = 32 * MiB, .settings = "headroom:8MiB"});
   const DeviceAddress a = alloc(16 * MiB);
   free(a);
   // Another process comes; ours takes what it has, and no more.

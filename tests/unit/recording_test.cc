@@ -38,7 +38,6 @@ class Recorded : public ::testing::Test {
   Recorded() : gpu({.devices = {{.total_bytes = 256 * MiB}, {.total_bytes = 256 * MiB}}}) {
     DriverStatus status = DriverStatus::ok;
     Options options;
-    options.slack = 0;
     devices = std::make_unique<Allocator>(gpu, options, status);
     EXPECT_EQ(status, DriverStatus::ok);
     recorder = std::make_unique<Recorder>(*devices);

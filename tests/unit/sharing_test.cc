@@ -76,7 +76,7 @@ TEST_F(Sharing, APinnedWindowBlockStaysWhereItIs) {
 TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
   for (const bool fabric : {false, true}) {
     start({.capacity = 32 * MiB,
-           .settings = fabric ? "slack:0,share:fabric" : "slack:0",
+           .settings = fabric ? "share:fabric" : "",
            .keep_contents = true,
            .has_fabric = fabric});
     std::vector<DeviceAddress> small;
@@ -115,17 +115,15 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
 }
 
 TEST_F(Sharing, PiecesMayBeOfTwoSizes) {
-  start({.capacity = 32 * MiB,
-         .settings = "slack:0,frames_from:1MiB,frames_per_request:2",
-         .keep_contents = true});
+  start({.capacity = 32 * MiB, .settings = "handle_parts:1", .keep_contents = true});
   const DeviceAddress a = alloc(3 * MiB);  // two single pages
-  const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, and two of two
+  const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, one of two and one of four
   for (std::uint64_t i = 0; i < 9; ++i) gpu->memset_d32(0, b + i * MiB, 100 + i, 1, 0);
   SharedBlock shared;
   ASSERT_EQ(allocator->share(b, shared), Status::ok);
   std::vector<std::uint64_t> bytes;
   for (const SharedPiece& piece : shared.pieces) bytes.push_back(piece.bytes);
-  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{2 * MiB, 4 * MiB, 4 * MiB}));
+  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{2 * MiB, 4 * MiB, 8 * MiB}));
   EXPECT_EQ(shared.offset_bytes, MiB);
   SharedBlock told;
   std::string error;
@@ -244,14 +242,14 @@ TEST_F(Sharing, AProcessThatHasTheNumberOfOneThatEndedIsNotTakenForIt) {
 }
 
 TEST_F(Sharing, IsRefusedWhereMemoryIsNotMadeForIt) {
-  start({.settings = "slack:0,share:none"});
+  start({.settings = "share:none"});
   const DeviceAddress a = alloc(4 * MiB);
   SharedBlock shared;
   EXPECT_EQ(allocator->share(a, shared), Status::invalid_argument);
   EXPECT_EQ(allocator->share(a + 512, shared), Status::invalid_argument);
   free(a);
   allocator.reset();
-  start({.settings = "slack:0,share:fabric"});  // on a device that has none
+  start({.settings = "share:fabric"});  // on a device that has none
   const DeviceAddress b = alloc(4 * MiB);
   EXPECT_EQ(allocator->share(b, shared), Status::invalid_argument);
   free(b);

@@ -8,7 +8,7 @@ namespace {
 class Spill : public testing::OnDevice {};
 
 TEST_F(Spill, IsTheLastResortAndGivenBackFirst) {
-  start({.capacity = 16 * MiB, .settings = "slack:0,spill:8MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 16 * MiB, .settings = "spill:8MiB", .host_bytes = 64 * MiB});
   const DeviceAddress a = alloc(12 * MiB);
   EXPECT_EQ(gpu->used_host_bytes(0), 0U);
   const DeviceAddress b = alloc(8 * MiB);  // two pages there are, two come from the host
@@ -41,7 +41,7 @@ TEST_F(Spill, IsTheLastResortAndGivenBackFirst) {
 }
 
 TEST_F(Spill, ARepeatingProgramFindsItAgainUntilItIsIdle) {
-  start({.capacity = 16 * MiB, .settings = "slack:0,spill:8MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 16 * MiB, .settings = "spill:8MiB", .host_bytes = 64 * MiB});
   for (int step = 0; step < 5; ++step) {
     const DeviceAddress a = alloc(12 * MiB);
     const DeviceAddress b = alloc(6 * MiB);
@@ -65,14 +65,14 @@ TEST_F(Spill, ARepeatingProgramFindsItAgainUntilItIsIdle) {
 }
 
 TEST_F(Spill, OnlyWhereTheDeviceMapsHostMemory) {
-  start({.capacity = 8 * MiB, .settings = "slack:0,spill:8MiB"});
+  start({.capacity = 8 * MiB, .settings = "spill:8MiB"});
   EXPECT_EQ(allocator->spill().limit_bytes, 0U);
   EXPECT_EQ(try_alloc(10 * MiB), Status::out_of_memory);
   EXPECT_THAT(allocator->last_failure(), ::testing::HasSubstr("cannot map host memory"));
 }
 
 TEST_F(Spill, AfterCallbacksAndWithSeveralStreams) {
-  start({.capacity = 16 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 16 * MiB, .settings = "spill:16MiB", .host_bytes = 64 * MiB});
   std::vector<DeviceAddress> cache = {alloc(4 * MiB)};
   allocator->add_free_memory_callback([&] {
     if (cache.empty()) return false;
@@ -94,7 +94,7 @@ TEST_F(Spill, AfterCallbacksAndWithSeveralStreams) {
 
 // Small blocks in host memory are not reserved of the device.
 TEST_F(Spill, StatisticsDoNotGoBelowZero) {
-  start({.capacity = 4 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 4 * MiB, .settings = "spill:16MiB", .host_bytes = 64 * MiB});
   const DeviceAddress a = alloc(4 * MiB);
   std::vector<DeviceAddress> small;
   for (int i = 0; i < 4; ++i) small.push_back(alloc(MiB / 2));
@@ -108,7 +108,7 @@ TEST_F(Spill, StatisticsDoNotGoBelowZero) {
 }
 
 TEST_F(Spill, APoolsBlocksThereAreThePools) {
-  start({.capacity = 8 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 8 * MiB, .settings = "spill:16MiB", .host_bytes = 64 * MiB});
   begin({0, 1});
   const DeviceAddress a = alloc(12 * MiB);
   EXPECT_EQ(allocator->pool_live_bytes({0, 1}), 12 * MiB);
@@ -121,7 +121,7 @@ TEST_F(Spill, APoolsBlocksThereAreThePools) {
 }
 
 TEST_F(Spill, IsInTheReport) {
-  start({.capacity = 8 * MiB, .settings = "slack:0,spill:4MiB", .host_bytes = 64 * MiB});
+  start({.capacity = 8 * MiB, .settings = "spill:4MiB", .host_bytes = 64 * MiB});
   const DeviceAddress a = alloc(11 * MiB);
   EXPECT_EQ(try_alloc(4 * MiB), Status::out_of_memory);
   const HeapReport heap = allocator->report();
@@ -140,7 +140,7 @@ TEST_F(Spill, IsInTheReport) {
 TEST_F(Spill, AnyCallMayFail) {
   for (std::uint64_t nth = 1;; ++nth) {
     SCOPED_TRACE(nth);
-    start({.capacity = 16 * MiB, .settings = "slack:0,spill:16MiB", .host_bytes = 64 * MiB});
+    start({.capacity = 16 * MiB, .settings = "spill:16MiB", .host_bytes = 64 * MiB});
     std::vector<DeviceAddress> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(alloc(2 * MiB));
     for (int i = 0; i < 8; i += 2) free(blocks[i]);

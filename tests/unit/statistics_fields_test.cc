@@ -117,7 +117,7 @@ TEST_F(StatisticsFields, EveryOneBeforeAndAfterEachReset) {
 }
 
 TEST_F(StatisticsFields, RetriesOutOfMemoryAndSyncsAreCounted) {
-  start({.capacity = 16 * MiB, .settings = "slack:0,windows:off"});
+  start({.capacity = 16 * MiB, .settings = "windows:off"});
   std::vector<DeviceAddress> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(alloc(2 * MiB, i % 4 == 0 ? side : 0));
   for (std::size_t i = 0; i < 8; i += 2) free(blocks[i]);
@@ -157,7 +157,7 @@ TEST_F(StatisticsFields, ABlockOfOneMiBIsSmall) {
 
 // What rounding loses is kept in 32 bits: a request is rounded up by that much at most.
 TEST_F(StatisticsFields, RoundingIsKeptWithin32Bits) {
-  start({.capacity = 32 * GiB, .settings = "slack:0,page_size:1GiB"});
+  start({.capacity = 32 * GiB, .settings = "page_size:1GiB"});
   for (const std::uint64_t rounded : {3 * GiB, 4 * GiB, 5 * GiB, 9 * GiB}) {
     DeviceAddress address = 0;
     ASSERT_EQ(allocator->alloc(1000, 0, address, rounded), Status::ok);

@@ -319,7 +319,7 @@ TEST_F(SeveralStreams, FreesAfterTheDriverIsGoneAreHarmless) {
 }
 
 TEST_F(SeveralStreams, OneMayHaveAnothersMemoryAndWaitsOnTheDevice) {
-  start({.settings = "stream_budget:0,slack:0"});
+  start({.settings = "stream_budget:0"});
   const DeviceAddress a = alloc(4 * MiB, 0);
   free(a);
   EXPECT_EQ(alloc(4 * MiB, 0), a);  // its own at once
@@ -334,7 +334,7 @@ TEST_F(SeveralStreams, OneMayHaveAnothersMemoryAndWaitsOnTheDevice) {
 }
 
 TEST_F(SeveralStreams, WhatIsDoneNeedsNoWait) {
-  start({.settings = "stream_budget:0,slack:0"});
+  start({.settings = "stream_budget:0"});
   const DeviceAddress a = alloc(4 * MiB, 0);
   free(a);
   gpu->advance(10000000);
@@ -344,7 +344,7 @@ TEST_F(SeveralStreams, WhatIsDoneNeedsNoWait) {
 }
 
 TEST_F(SeveralStreams, BudgetComesBeforeAWait) {
-  start({.settings = "stream_budget:50,slack:0"});
+  start({.settings = "stream_budget:50"});
   free(alloc(512, side));  // from now on each stream's largest request counts
   free(alloc(8 * MiB, 0));
   const std::uint64_t before = calls(DriverCall::stream_wait_event);
@@ -359,7 +359,7 @@ TEST_F(SeveralStreams, BudgetComesBeforeAWait) {
 }
 
 TEST_F(SeveralStreams, TheOldestIsTakenFirst) {
-  start({.settings = "stream_budget:0,slack:0"});
+  start({.settings = "stream_budget:0"});
   const DeviceAddress old = alloc(8 * MiB, 0);
   const DeviceAddress between = alloc(512, 0);
   const DeviceAddress young = alloc(8 * MiB, 0);
@@ -371,7 +371,7 @@ TEST_F(SeveralStreams, TheOldestIsTakenFirst) {
 }
 
 TEST_F(SeveralStreams, CompletedTakesOnlyWhatIsDone) {
-  start({.settings = "cross_stream:completed,slack:0"});
+  start({.settings = "cross_stream:completed"});
   const DeviceAddress a = alloc(4 * MiB, 0);
   free(a);
   const DeviceAddress b = alloc(4 * MiB, side);  // still running: new memory instead
@@ -385,7 +385,7 @@ TEST_F(SeveralStreams, CompletedTakesOnlyWhatIsDone) {
 }
 
 TEST_F(SeveralStreams, NeverTakesAnothersUntilMemoryRunsOut) {
-  start({.capacity = 8 * MiB, .settings = "cross_stream:never,slack:0"});
+  start({.capacity = 8 * MiB, .settings = "cross_stream:never"});
   const DeviceAddress a = alloc(4 * MiB, 0);
   free(a);
   gpu->advance(10000000);
@@ -397,7 +397,7 @@ TEST_F(SeveralStreams, NeverTakesAnothersUntilMemoryRunsOut) {
 }
 
 TEST_F(SeveralStreams, NeighbouringHolesOfTwoStreamsServeAThird) {
-  start({.capacity = 16 * MiB, .settings = "stream_budget:0,slack:0,windows:off"});
+  start({.capacity = 16 * MiB, .settings = "stream_budget:0,windows:off"});
   const DeviceAddress a = alloc(8 * MiB, 0);
   const DeviceAddress b = alloc(8 * MiB, side);
   free(a);
@@ -408,7 +408,7 @@ TEST_F(SeveralStreams, NeighbouringHolesOfTwoStreamsServeAThird) {
 }
 
 TEST_F(SeveralStreams, RecordStreamKeepsABlockFromItsOwnStreamUntilTheUserIsDone) {
-  start({.capacity = 8 * MiB, .settings = "stream_budget:0,slack:0"});
+  start({.capacity = 8 * MiB, .settings = "stream_budget:0"});
   const DeviceAddress a = alloc(8 * MiB, 0);
   EventHandle ready = 0;
   gpu->event_create(0, ready);
@@ -438,7 +438,7 @@ TEST_F(SeveralStreams, RecordStreamOfItsOwnStreamChangesNothing) {
 }
 
 TEST_F(SeveralStreams, FreesOfADestroyedStreamAreNotLost) {
-  start({.capacity = 8 * MiB, .settings = "stream_budget:0,slack:0"});
+  start({.capacity = 8 * MiB, .settings = "stream_budget:0"});
   const DeviceAddress a = alloc(8 * MiB, side);
   gpu->stream_synchronize(0, side);
   gpu->stream_destroy(0, side);
@@ -457,7 +457,7 @@ TEST_F(SeveralStreams, FreesOfADestroyedStreamAreNotLost) {
 
 // A step of a program on three streams, over and over: at first it makes windows, then it has them.
 TEST_F(SeveralStreams, AProgramThatRepeatsSettles) {
-  start({.capacity = 256 * MiB, .settings = "stream_budget:0,slack:0"});
+  start({.capacity = 256 * MiB, .settings = "stream_budget:0"});
   std::uint64_t mapped = 0;
   for (int step = 0; step < 40; ++step) {
     std::vector<DeviceAddress> held;
