@@ -13,6 +13,7 @@
 #include "tools/inspect/inspect_json.h"
 #include "tools/inspect/inspect_text.h"
 #include "tools/inspect/moment_report.h"
+#include "tools/inspect/ranks.h"
 #include "tools/inspect/reports_of_file.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -46,8 +47,18 @@ std::optional<std::uint64_t> read_address(const std::string& text) {
   return address;
 }
 
-std::optional<CureWork> read_tried(const std::string& text) {
-  if (text == "auto") return {};
+// Groups of one recording, or recordings beside each other.
+constexpr const char* kByRank = "rank";
+
+std::vector<std::string> ways_to_group() {
+  std::vector<std::string> names = group_names();
+  names.emplace_back(kByRank);
+  return names;
+}
+
+// Of ranks nothing is shown that settings were tried for, so by itself none is.
+std::optional<CureWork> read_tried(const std::string& text, bool by_rank) {
+  if (text == "auto" && !by_rank) return {};
   return text == "all" ? CureWork{true, true} : CureWork{false, false};
 }
 
@@ -55,11 +66,13 @@ std::optional<CureWork> read_tried(const std::string& text) {
 class Inspection {
  public:
   explicit Inspection(const InspectArguments& arguments)
-      : arguments_(arguments), address_(read_address(arguments.address)) {
+      : arguments_(arguments),
+        address_(read_address(arguments.address)),
+        by_rank_(arguments.by == kByRank) {
     options_.at = *read_moment(arguments.at);
-    options_.by = group_by(arguments.by);
+    options_.by = by_rank_ ? GroupBy::site : group_by(arguments.by);
     options_.blocks = arguments.blocks;
-    options_.work = read_tried(arguments.tried);
+    options_.work = read_tried(arguments.tried, by_rank_);
     if (!arguments.rules.empty()) {
       options_.rules = read_kind_rules(read_file(arguments.rules), arguments.rules);
     }
@@ -78,10 +91,23 @@ class Inspection {
     };
     const std::vector<MomentReport> reports = reports_of_file(path, options_);
     progress.clear();
-    for (const MomentReport& report : reports) tell(report);
+    for (const MomentReport& report : reports) {
+      if (report.has_events || reports.size() == 1) ranks_.push_back(rank_of(report, path));
+      if (!by_rank_) tell(report);
+    }
   }
 
-  [[nodiscard]] const json& list() const { return list_; }
+  // What is said when all files were read: of several, how they compare.
+  void end() {
+    const bool several = ranks_.size() > 1;
+    if (arguments_.as_json) {
+      const json all = by_rank_ && !address_ ? ranks_json(compare_ranks(std::move(ranks_))) : list_;
+      fmt::print("{}\n", json_text(all, 1));
+    } else if (several || (by_rank_ && !ranks_.empty())) {
+      fmt::print("{}{}", first_ ? "" : "\n",
+                 ranks_text(compare_ranks(std::move(ranks_)), text_.colour, text_.columns));
+    }
+  }
 
  private:
   void tell(const MomentReport& report) {
@@ -107,7 +133,9 @@ class Inspection {
   std::optional<std::uint64_t> address_;
   MomentOptions options_;
   InspectText text_;
+  bool by_rank_;
   json list_ = json::array();
+  std::vector<Rank> ranks_;
   bool first_ = true;
 };
 
@@ -115,7 +143,7 @@ int run(const InspectArguments& arguments) {
   Inspection inspection(arguments);
   const bool all_good =
       for_each_file(arguments.files, [&](const std::string& path) { inspection.file(path); });
-  if (arguments.as_json) fmt::print("{}\n", json_text(inspection.list(), 1));
+  inspection.end();
   return status_of(all_good, true);
 }
 
@@ -133,6 +161,7 @@ void add_inspect(CLI::App& app, int& status) {
       "Examples:\n"
       "  gapless inspect snapshot.pickle\n"
       "  gapless inspect run.gtrace --at end --by module\n"
+      "  gapless inspect rank*.pickle --by rank                 who stands out, and by what\n"
       "  gapless inspect snapshot.pickle --try none --json\n"
       "  gapless inspect dump.json --address 0x7f1200000400     what is, or was, there\n"
       "\n"
@@ -147,9 +176,12 @@ void add_inspect(CLI::App& app, int& status) {
                    "failed) or the number of an event. Default: oom where the run ended with it,\n"
                    "else peak; files without events have one moment only")
       ->check(moment_check());
-  command->add_option("--by", arguments->by, "Group what is live by")
+  command
+      ->add_option("--by", arguments->by,
+                   "Group what is live by. rank: a line for each recording instead, and which of\n"
+                   "them stands out; it ends what is said of several recordings as well")
       ->capture_default_str()
-      ->check(CLI::IsMember(group_names()));
+      ->check(CLI::IsMember(ways_to_group()));
   command
       ->add_option("--try", arguments->tried,
                    "Settings to replay the recording with: all, none, or auto: what takes about a\n"

@@ -21,13 +21,13 @@ using bench::CourseColumn;
 using bench::PassCourse;
 using bench::ReplayResult;
 
-constexpr double kWidth = 836;
-constexpr double kLeft = 70;
-constexpr double kPlotWidth = 534;
-constexpr double kTop = 66;     // above a plot: its title, and what is drawn
-constexpr double kBottom = 56;  // below it: the events
+constexpr double kPageWidth = 836;
+constexpr double kPlotLeft = 70;
+constexpr double kCurveWidth = 534;
+constexpr double kAbovePlot = 66;  // above a plot: its title, and what is drawn
+constexpr double kBelowPlot = 56;  // below it: the events
 constexpr double kLeastHeight = 290;
-constexpr double kLabelLeft = kLeft + kPlotWidth + 22;
+constexpr double kLabelLeft = kPlotLeft + kCurveWidth + 22;
 constexpr double kLabelHeight = 40;
 // A capacity so many times what was reserved would leave the lines on the ground.
 constexpr std::uint64_t kFarAbove = 3;
@@ -216,15 +216,15 @@ class PanelDrawing {
     capacity_in_sight_ = panel.capacity_bytes != 0 && panel.capacity_bytes / kFarAbove <= most;
     if (capacity_in_sight_) most = std::max(most, panel.capacity_bytes);
     const std::size_t columns_of_pass = div_up(bench::course_columns(events_), passes_);
-    plot_ = {kLeft,
-             top + kTop,
-             kPlotWidth,
+    plot_ = {kPlotLeft,
+             top + kAbovePlot,
+             kCurveWidth,
              std::max(kLeastHeight, kLabelHeight * static_cast<double>(panel.results.size() + 1)),
              most + most / 14,
              std::max<std::size_t>(columns_of_pass * passes_, 1)};
   }
 
-  [[nodiscard]] double height() const { return kTop + plot_.height + kBottom; }
+  [[nodiscard]] double height() const { return kAbovePlot + plot_.height + kBelowPlot; }
 
   std::string svg() {
     std::string svg =
@@ -264,8 +264,8 @@ class PanelDrawing {
             : static_cast<std::size_t>(panel_.passes) == passes_
                 ? fmt::format("all {} passes", passes_)
                 : fmt::format("{} of {} passes", drawn, panel_.passes);
-    return svg_text(kLeft, top_ + 26, cut(panel_.title, 80), "class=\"title\"") +
-           svg_text(kLeft, top_ + 47,
+    return svg_text(kPlotLeft, top_ + 26, cut(panel_.title, 80), "class=\"title\"") +
+           svg_text(kPlotLeft, top_ + 47,
                     "Memory reserved by each allocator, and allocated by the program; " + drawn,
                     "class=\"quiet\"");
   }
@@ -433,7 +433,7 @@ std::string svg_of_replays(const std::vector<ReplayPanel>& panels) {
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
              "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n<title>gapless replay: memory reserved by each "
              "allocator</title>\n",
-             kWidth, top) +
+             kPageWidth, top) +
          kStyle + "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n" + body + "</svg>\n";
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBetween = 2;        // blanks between two columns
 constexpr std::size_t kIndent = 4;         // of a row's second line and those after it
-constexpr std::size_t kLeastWrapped = 20;  // a column that wraps is no narrower
+constexpr std::size_t kLeastWrapped = 16;  // a column that wraps is no narrower
 constexpr std::size_t kReadable = 100;     // wider tables have their heads wrapped
 
 const char* code_of(Colour colour) {

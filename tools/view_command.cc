@@ -178,7 +178,7 @@ void add_view(CLI::App& app, int& status) {
       "\n"
       "Examples:\n"
       "  gapless view run.pickle --open             writes run.html here, and opens it\n"
-      "  gapless view a.gtrace b.gtrace -o ab.html  two runs side by side\n"
+      "  gapless view a.gtrace b.gtrace -o ab.html  runs side by side, up to four\n"
       "  gapless view run.pickle -o - | gzip > run.html.gz\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line or file (the others are in the page).");

@@ -4,63 +4,14 @@
 #include <map>
 #include <tuple>
 
-#include "allocator/report/moment.h"
+#include "allocator/report/steps.h"
 
 namespace gapless {
 namespace {
 
-// A step is told by memory that falls and rises by a fifth of all that it ever moves by; smaller
-// waves are within steps.
-constexpr double kWave = 0.2;
-constexpr std::size_t kFewestSteps = 5;
 // Of all steps but the first, in which much is made that stays, and the last, which may not be
 // over, something stays in so many. One in ten may be another kind of step (an evaluation).
 constexpr double kInMost = 0.9;
-
-// The events at which memory is least, one for each step.
-std::vector<std::size_t> valleys(const Trace& trace) {
-  std::uint64_t least = UINT64_MAX;
-  std::uint64_t most = 0;
-  MomentWalk first(trace);
-  while (first.next()) {
-    if (first.event() < trace.initial_events) continue;
-    least = std::min(least, first.sums().allocated_bytes);
-    most = std::max(most, first.sums().allocated_bytes);
-  }
-  std::vector<std::size_t> found;
-  if (most <= least) return found;
-  const auto wave = static_cast<std::uint64_t>(kWave * static_cast<double>(most - least));
-  // Zigzag: turning points that are a wave apart from those before them.
-  bool rising = true;
-  std::uint64_t high = 0;
-  std::uint64_t low = UINT64_MAX;
-  std::size_t low_at = 0;
-  MomentWalk walk(trace);
-  while (walk.next()) {
-    if (walk.event() < trace.initial_events) continue;
-    const std::uint64_t now = walk.sums().allocated_bytes;
-    if (rising) {
-      high = std::max(high, now);
-      if (now + wave <= high) {
-        rising = false;
-        low = now;
-        low_at = walk.event();
-      }
-    } else {
-      if (now < low) {
-        low = now;
-        low_at = walk.event();
-      }
-      if (now >= low + wave) {
-        found.push_back(low_at);
-        rising = true;
-        high = now;
-      }
-    }
-  }
-  if (!rising) found.push_back(low_at);
-  return found;
-}
 
 struct Kept {
   std::uint64_t bytes = 0;
@@ -73,8 +24,8 @@ struct Kept {
 }  // namespace
 
 std::vector<Leak> find_leaks(const Trace& trace) {
-  const std::vector<std::size_t> ends = valleys(trace);
-  if (ends.size() < kFewestSteps) return {};
+  const std::vector<std::size_t> ends = step_ends(trace);
+  if (ends.empty()) return {};
   std::vector<const TraceEvent*> live(trace.blocks, nullptr);
   for (const TraceEvent& event : trace.events) {
     if (event.kind == EventKind::alloc) live[event.block] = &event;

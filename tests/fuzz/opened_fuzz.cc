@@ -1,19 +1,15 @@
 // Any bytes as what lies behind a compact trace's checksums (support/opened_trace.h): an error or a
 // trace within the budget of memory, which is written and read back as it was, which goes into
-// every other format, and which every allocator can replay.
+// a page and every other format, and which every allocator can replay.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "allocator/base/error.h"
 #include "allocator/trace/compact_format.h"
-#include "allocator/trace/load.h"
-#include "allocator/trace/minimalloc.h"
-#include "allocator/trace/perfetto.h"
-#include "allocator/trace/snapshot_writer.h"
-#include "allocator/trace/speedscope.h"
 #include "bench/replay/replay.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/write_everything.h"
 #include "tests/support/heap_peak.h"
 #include "tests/support/look_at_everything.h"
 #include "tests/support/opened_trace.h"
@@ -33,18 +29,6 @@ std::vector<Trace> read_within_budget(const std::string& file) {
   return traces;
 }
 
-void write_all(const std::vector<Trace>& traces) {
-  std::string text;
-  const WriteBytes write = [&text](std::string_view piece) { text += piece; };
-  write_perfetto(traces, write);
-  write_speedscope(traces, write);
-  for (const Trace& trace : traces) text += write_minimalloc(trace);
-  try {
-    (void)snapshot_of(write_snapshot(traces).bytes, "again");
-  } catch (const InputError&) {  // two of one device, or segments that cannot be
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -59,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     expect(again[i].site_stacks == traces[i].site_stacks, "stacks changed");
     expect(testing::adds_up(traces[i]), "a moment does not add up");
   }
-  write_all(traces);
+  testing::write_everything(traces, size);
   constexpr std::size_t kFew = 200;
   if (traces[0].events.size() > kFew) return 0;
   for (const char* allocator : {"gapless", "native", "expandable"}) {

@@ -1,11 +1,16 @@
 // gapless inspect and gapless diff as a user calls them.
+#include <filesystem>
 #include <fstream>
+#include <map>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "allocator/base/files.h"
+#include "allocator/trace/compact_format.h"
+#include "allocator/trace/load.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/tools/run_command.h"
 
@@ -15,6 +20,7 @@ using gapless::testing::Output;
 using gapless::testing::run;
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kTinyTrace = GAPLESS_TRACES "/tiny.gtrace";
 
@@ -114,6 +120,95 @@ TEST_F(InspectCommand, TakesRulesForWhatMemoryIs) {
     EXPECT_EQ(output.status, 2) << bad;
     EXPECT_THAT(output.text, HasSubstr("rules.json")) << bad;
   }
+}
+
+TEST_F(InspectCommand, GroupsByHowLongBlocksLive) {
+  const std::string steps = GAPLESS_TRACES "/lm-small-train.gtrace";
+  const json found =
+      json::parse(run("inspect --by lifetime --try none --json " + steps).text).at(0);
+  EXPECT_GE(found["step_ends"].size(), 5U);
+  std::map<std::string, std::uint64_t> bytes;
+  for (const json& group : found["groups"]) bytes[group["name"]] = group["bytes"];
+  EXPECT_GT(bytes["within one step"], 0U);
+  EXPECT_GT(bytes["from the first step to the last"], 0U);
+  std::uint64_t all = 0;
+  for (const auto& [name, of_it] : bytes) all += of_it;
+  EXPECT_EQ(all, found["at_moment"]["active_bytes"]);
+  EXPECT_THAT(run("inspect --by lifetime --try none " + steps).text,
+              HasSubstr("steps are told by memory that falls and rises; the moment is in step"));
+  EXPECT_THAT(run("inspect --by lifetime --try none " GAPLESS_SNAPSHOT).text,
+              HasSubstr("No steps can be told apart"));
+  const json site = json::parse(run("inspect --try none --json " + steps).text).at(0);
+  EXPECT_FALSE(site.contains("step_ends"));  // only where they are asked for
+}
+
+// Four ranks: copies of one recording, and a fourth that is another.
+TEST_F(InspectCommand, SaysWhichRankStandsOut) {
+  std::string ranks;
+  for (const std::string rank : {"rank0", "rank1", "rank2", "rank3"}) {
+    const std::string file = folder.file(rank + ".gtrace");
+    std::filesystem::copy_file(rank == "rank2" ? GAPLESS_TRACES "/lm-medium-train-ctx128.gtrace"
+                                               : GAPLESS_TRACES "/lm-small-train.gtrace",
+                               file);
+    ranks += " " + file;
+  }
+  const json told = json::parse(run("inspect --by rank --json" + ranks).text);
+  ASSERT_EQ(told["ranks"].size(), 4U);
+  EXPECT_EQ(told["ranks"][2]["rank"], "rank2");
+  EXPECT_EQ(told["median"]["peak_allocated_bytes"], told["ranks"][0]["peak_allocated_bytes"]);
+  ASSERT_FALSE(told["outliers"].empty());
+  for (const json& outlier : told["outliers"]) EXPECT_EQ(outlier["rank"], "rank2");
+  EXPECT_EQ(told["outliers"][0]["in"], "allocated");
+  EXPECT_EQ(told["outliers"][0]["bytes"], told["ranks"][2]["peak_allocated_bytes"]);
+  std::int64_t more = 0;
+  for (const json& place : told["outliers"][0]["holds_more"]) {
+    EXPECT_GT(place["more_bytes"], 0);
+    more += place["more_bytes"].get<std::int64_t>();
+  }
+  EXPECT_GE(more, told["ranks"][2]["peak_allocated_bytes"].get<std::int64_t>() -
+                      told["ranks"][0]["peak_allocated_bytes"].get<std::int64_t>());
+  const std::string text = run("inspect --by rank" + ranks).text;
+  EXPECT_THAT(text, HasSubstr("rank2 stands out: it allocates"));
+  EXPECT_THAT(text, HasSubstr("Compared with rank0, it holds"));
+  EXPECT_THAT(text, Not(HasSubstr("rank1 stands out")));
+  // What is said of several recordings ends with the same.
+  const std::string both = run("inspect --try none" + ranks).text;
+  EXPECT_TRUE(both.ends_with(text)) << both;
+}
+
+TEST_F(InspectCommand, TellsRanksApartThatAreNamedAlike) {
+  std::string files;
+  for (const std::string node : {"node0", "node1", "node2"}) {
+    std::filesystem::create_directory(folder.file(node));
+    const std::string file = folder.file(node) + "/rank0.gtrace";
+    std::filesystem::copy_file(kTinyTrace, file);
+    files += " " + file;
+  }
+  const json told = json::parse(run("inspect --by rank --json" + files).text);
+  EXPECT_EQ(told["ranks"][1]["rank"], "node1/rank0");
+  EXPECT_TRUE(told["outliers"].empty());
+  EXPECT_THAT(run("inspect --by rank" + files).text, HasSubstr("None of the 3 stands out"));
+  // A file that cannot be read leaves the others.
+  const Output output = run("inspect --by rank" + files + " none.gtrace");
+  EXPECT_EQ(output.status, 2);
+  EXPECT_THAT(output.text, HasSubstr("None of the 3 stands out"));
+}
+
+TEST_F(InspectCommand, TakesEachDeviceOfAFileForARank) {
+  std::vector<gapless::Trace> traces;
+  for (gapless::DeviceIndex device = 0; device < 3; ++device) {
+    traces.push_back(gapless::load_traces(kTinyTrace).at(0));
+    traces.back().device = device;
+  }
+  const std::string file = folder.file("node.gtrace");
+  gapless::write_file(file, gapless::write_compact(traces));
+  const json told = json::parse(run("inspect --by rank --json " + file).text);
+  ASSERT_EQ(told["ranks"].size(), 3U);
+  for (int device = 0; device < 3; ++device) {
+    EXPECT_EQ(told["ranks"][device]["rank"], fmt::format("node gpu{}", device));
+    EXPECT_EQ(told["ranks"][device]["device"], device);
+  }
+  EXPECT_TRUE(told["outliers"].empty());
 }
 
 TEST_F(InspectCommand, SaysWhatIsAtAnAddress) {

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import PACKAGE, ROOT
+from conftest import GAPLESS, PACKAGE, ROOT
 
 NEWER = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 13)
 
@@ -196,6 +196,69 @@ def test_report_in_a_notebook(simulate):
     values = result.values()
     assert values["forms"] == "['text/html', 'text/plain']"
     assert values["table"] == "True"
+
+
+SHOWS = """
+import base64, gapless, re, torch
+gapless.install()
+def train():
+    kept = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+    for _ in range(6):
+        parts = [torch.empty(30 << 20, dtype=torch.uint8, device="cuda") for _ in range(4)]
+        del parts
+def show():
+    page = gapless.report()._repr_html_()
+    return [base64.b64decode(image).decode() for image in re.findall("data:image/svg.xml;base64,([^']*)'", page)], page
+"""
+
+
+def test_report_shows_memory_over_time_as_replay_plots_it(simulate, tmp_path):
+    file, shown, plot = tmp_path / "run.gtrace", tmp_path / "shown.svg", tmp_path / "run.svg"
+    values = simulate(SHOWS + f"""
+print("before:", show()[0], gapless.report().picture())
+with gapless.record({str(file)!r}):
+    train()
+(picture,), page = show()
+print("same:", picture == gapless.report().picture())
+open({str(shown)!r}, "w").write(picture)
+""", PYTHONPATH=str(PACKAGE)).values()
+    assert values == {"before": "[] None", "same": "True"}
+    subprocess.run([GAPLESS, "replay", file, "--plot", plot], check=True, capture_output=True)
+    assert shown.read_text() == plot.read_text()
+
+
+def test_report_says_why_it_cannot_show_memory_over_time(simulate, tmp_path):
+    file = tmp_path / "run.gtrace"
+    values = simulate(SHOWS + f"""
+import os
+with gapless.record({str(file)!r}):
+    train()
+os.remove({str(file)!r})
+print("gone:", show()[0])
+os.mkdir({str(file)!r})
+pictures, page = show()
+print("told:", pictures, "<table>" in page, re.findall("cannot be shown: [^<]*", page)[0])
+try:
+    gapless.report().picture()
+except gapless.GaplessError as error:
+    print("raises:", error)
+""", PYTHONPATH=str(PACKAGE)).values()
+    assert values["gone"] == "[]"
+    assert values["told"].startswith("[] True cannot be shown: ") and "run.gtrace" in values["told"]
+    assert "run.gtrace" in values["raises"]
+
+
+def test_report_shows_pytorchs_history(simulate):
+    values = simulate(SHOWS + """
+torch.cuda.memory._record_memory_history("all", context=None)
+print("empty:", show()[0])
+train()
+(picture,), page = show()
+print("svg:", picture.startswith("<svg"), "220.00 MiB" in picture)
+torch.cuda.memory._record_memory_history(None)
+print("off:", show()[0])
+""", PYTHONPATH=str(PACKAGE)).values()
+    assert values == {"empty": "[]", "svg": "True True", "off": "[]"}
 
 
 def test_message_names_call_sites(simulate):

@@ -1,9 +1,13 @@
 // What reports say of recordings: moments, what is lost and why, leaks, kinds of memory.
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/error.h"
+#include "allocator/report/lifetimes.h"
+#include "allocator/report/steps.h"
 #include "tests/support/look_at_everything.h"
 
 namespace gapless {
@@ -289,6 +293,58 @@ TEST(Leaks, AreNotWhatComesOnceOrIsFreedOrGrowsWithinAStep) {
     forward.free(forward.alloc(2, 12 * MiB, "model.py:10 forward"));
   }
   EXPECT_THAT(find_leaks(forward.trace()), IsEmpty());
+}
+
+// --- lifetimes
+// ------------------------------------------------------------------------------------
+
+TEST(Lifetimes, AreToldInTheProgramsOwnSteps) {
+  std::map<std::string, std::uint32_t> block;
+  std::uint32_t passed_on = 0;
+  const Trace trace = steps(8, [&](Recorded& run, int step) {
+    if (step == 3) run.free(passed_on);
+    if (step == 2) passed_on = block["into the next step"] = run.alloc(3, 5 * MiB);
+    if (step == 1) block["several steps"] = run.alloc(4, 3 * MiB);
+    if (step == 6) run.free(block["several steps"]);
+    if (step == 4) run.free(block["within one step"] = run.alloc(5, MiB));
+    if (step == 5) block["from a later step to the end"] = run.alloc(6, MiB);
+  });
+  block["from the first step to the last"] = 0;
+  EXPECT_THAT(step_ends(trace), SizeIs(8));
+  const Lifetimes lifetimes = lifetimes_of(trace);
+  EXPECT_EQ(lifetimes.step_ends, step_ends(trace));
+  for (const auto& [name, number] : block) {
+    EXPECT_EQ(lifetimes.names[lifetimes.of_block[number]], name);
+  }
+}
+
+TEST(Lifetimes, OfWhatIsGivenUpAtTheEndReachToTheLastStep) {
+  Recorded run;
+  const auto weights = run.alloc(1, 50 * MiB);
+  for (int step = 0; step < 6; ++step) run.free(run.alloc(2, 100 * MiB));
+  run.free(weights);  // memory goes on falling in the last step
+  const Lifetimes lifetimes = lifetimes_of(run.trace());
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[weights]], "from the first step to the last");
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[weights + 1]], "within one step");
+}
+
+TEST(Lifetimes, WithoutStepsOnlyTellWhatWasFreed) {
+  Recorded run;
+  const auto kept = run.alloc(1, 10 * MiB);
+  const auto pending = run.alloc(2, 10 * MiB);
+  run.give_up(pending);  // streams may still use it: the program does not
+  const Lifetimes lifetimes = lifetimes_of(run.trace());
+  EXPECT_THAT(lifetimes.step_ends, IsEmpty());
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[kept]], "to the end");
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[pending]], "freed before the end");
+}
+
+TEST(Lifetimes, OfWhatWasThereBeforeHaveNoBegin) {
+  Trace trace = steps(6, [](Recorded&, int) {});
+  trace.initial_events = 1;
+  const Lifetimes lifetimes = lifetimes_of(trace);
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[0]], "there before, to the end");
+  EXPECT_EQ(lifetimes.names[lifetimes.of_block[1]], "within one step");
 }
 
 // --- kinds ---------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Pages of `gapless view` in headless Chromium (tools/setup/browser.sh installs it)."""
 import json
+import os
 import pathlib
 import subprocess
+import sys
 import time
 
 import pytest
@@ -12,6 +14,7 @@ from selenium.webdriver.chrome.service import Service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GAPLESS = ROOT / "build/release/bin/gapless"
 TRACES = ROOT / "examples/traces"
+LIBRARIES = ROOT / "build/release/lib"
 
 
 class Browser:
@@ -47,8 +50,11 @@ class Browser:
         raise AssertionError(f"waited in vain for {what}; the console says {self.console()}")
 
     def settle(self):
-        """Waits for two frames: what was asked for is drawn by then."""
-        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        """Waits for two frames, and until all that was asked for is drawn: what is much takes several."""
+        self.driver.execute_async_script("""
+            const done = arguments[0];
+            const look = () => window.gaplessView?.busy ? requestAnimationFrame(look) : done();
+            requestAnimationFrame(() => requestAnimationFrame(look));""")
 
     def run(self, script: str, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -91,3 +97,41 @@ def view(tmp_path_factory):
         return page, json.loads(done.stdout)
 
     return make
+
+
+# What programs for recorded() begin and end with: alloc(bytes) and free(address) on a device of gapless's.
+PROGRAM = """
+import ctypes, random, sys
+gapless = ctypes.CDLL(sys.argv[1])
+gapless.gapless_last_error.restype = ctypes.c_char_p
+allocator = ctypes.c_void_p()
+def done(status):
+    if status != 0: raise MemoryError(gapless.gapless_last_error())
+def alloc(size):
+    address = ctypes.c_void_p()
+    done(gapless.gapless_alloc(allocator, 0, ctypes.c_size_t(size), None, ctypes.byref(address)))
+    return address
+def free(address): done(gapless.gapless_free(allocator, address))
+def trim(): done(gapless.gapless_trim(allocator, 0, ctypes.c_size_t(0)))
+def record(): done(gapless.gapless_record(allocator, sys.argv[2].encode(), 0))
+MiB = 1 << 20
+done(gapless.gapless_create(None, ctypes.byref(allocator)))
+{}
+done(gapless.gapless_record_end(allocator))
+done(gapless.gapless_dump(allocator, sys.argv[3].encode()))
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """recorded(program): a recording of gapless on a simulated GPU of 2 GiB, and a dump of its end as JSON."""
+
+    def run(program: str):
+        recording, dump = tmp_path / "run.gtrace", tmp_path / "dump.json"
+        environment = {**os.environ, "LD_PRELOAD": str(LIBRARIES / "simgpu/libsimgpu.so"),
+                       "LD_LIBRARY_PATH": str(LIBRARIES / "simgpu"), "SIMGPU_GPUS": "2GiB"}
+        subprocess.run([sys.executable, "-c", PROGRAM.format(program), LIBRARIES / "libgapless.so", recording, dump],
+                       env=environment, check=True)
+        return recording, json.loads(dump.read_text())
+
+    return run

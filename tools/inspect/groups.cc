@@ -58,7 +58,7 @@ std::string most_of(const std::map<std::string, std::uint64_t>& parts) {
 
 const std::vector<std::string>& group_names() {
   static const std::vector<std::string> names = {"site", "module",  "size", "stream",
-                                                 "pool", "segment", "kind"};
+                                                 "pool", "segment", "kind", "lifetime"};
   return names;
 }
 
@@ -68,7 +68,7 @@ GroupBy group_by(std::string_view name) {
 }
 
 std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const Trace* trace,
-                                     const MemoryKinds* kinds) {
+                                     const MemoryKinds* kinds, const Lifetimes* lifetimes) {
   std::map<std::string, Gathered> groups;
   // The allocation of each block, for its call site's stack.
   std::vector<std::uint32_t> sites;
@@ -107,6 +107,11 @@ std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const
           break;
         case GroupBy::kind:
           name = kind;
+          break;
+        case GroupBy::lifetime:
+          if (lifetimes != nullptr && known) {
+            name = lifetimes->names[lifetimes->of_block[block.number]];
+          }
           break;
       }
       Gathered& gathered = groups[name];

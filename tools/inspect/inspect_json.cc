@@ -123,6 +123,7 @@ void add_events(json& entry, const MomentReport& report) {
                       {"large_requests", report.growths.large_requests},
                       {"large_requests_of_new_sizes", report.growths.new_sizes}};
   entry["leaks"] = to_json(report.leaks);
+  if (report.step_ends) entry["step_ends"] = *report.step_ends;
   entry["cures"] = to_json(report.cures);
   entry["not_all_tried"] = report.too_long;
   entry["warnings"] = report.warnings;

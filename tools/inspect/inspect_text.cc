@@ -218,6 +218,11 @@ class Writer {
       text_ += '\n';
       return;
     }
+    if (options_.by == GroupBy::lifetime && !report_.has_events) {
+      sentence("How long blocks lived is not known: the file has no events.");
+      text_ += '\n';
+      return;
+    }
     const std::size_t shown = std::min(options_.rows, list.size());
     const std::string head =
         fmt::format("{} ({} of {})",
@@ -242,6 +247,23 @@ class Writer {
     }
     say(table);
     if (sites && !folder_.empty()) sentence_in_full("Files are in " + folder_ + ".");
+    if (report_.step_ends) steps();
+  }
+
+  void steps() {
+    const std::vector<std::size_t>& ends = *report_.step_ends;
+    if (ends.empty()) {
+      sentence_in_full(
+          "No steps can be told apart in it: they are told by memory that falls and rises, five "
+          "at least.");
+      return;
+    }
+    const auto step = static_cast<std::size_t>(
+        std::lower_bound(ends.begin(), ends.end(), report_.event) - ends.begin());
+    sentence_in_full(fmt::format(
+        "{} steps are told by memory that falls and rises; the moment is {}.",
+        with_commas(ends.size()),
+        step == ends.size() ? "after the last of them" : "in step " + with_commas(step + 1)));
   }
 
   void lost() {

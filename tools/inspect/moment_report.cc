@@ -61,9 +61,15 @@ MemorySums sums_at(const Trace& trace, std::size_t event) {
 
 void look_at_state(MomentReport& report, const MomentOptions& options, const Trace* trace,
                    const MemoryKinds* kinds) {
+  std::optional<Lifetimes> lifetimes;
+  if (trace != nullptr && options.by == GroupBy::lifetime) {
+    lifetimes = lifetimes_of(*trace);
+    report.step_ends = lifetimes->step_ends;
+  }
   report.fragmentation = analyze(report.state, options.blocks);
   report.lost = lost_memory(report.state);
-  report.groups = group_blocks(report.state, options.by, trace, kinds);
+  report.groups =
+      group_blocks(report.state, options.by, trace, kinds, lifetimes ? &*lifetimes : nullptr);
   if (kinds != nullptr) {
     report.kinds = group_blocks(report.state, GroupBy::kind, trace, kinds);
   }

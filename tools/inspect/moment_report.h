@@ -45,6 +45,7 @@ struct MomentReport {
   Moments moments;
   Growths growths;
   std::vector<Leak> leaks;
+  std::optional<std::vector<std::size_t>> step_ends;  // where groups are by lifetime
   std::vector<MemorySums> course;
   std::vector<std::string> warnings;
   std::optional<RecordedRun> run;  // with its trace

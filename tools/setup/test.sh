@@ -156,7 +156,7 @@ check "docs/options.md" tools/setup/check_options.sh
 # What only reads options and prints, what is measured, and long programs are tested without
 # sanitizers; for threads what has several.
 GAPLESS_MODEL_OPS=10000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan \
-  "unit_test model_test fault_test hostile_files_test ptx_test pickle_fuzz compact_fuzz opened_fuzz csv_fuzz dump_fuzz allocator_fuzz" -LE slow -E NOT_BUILT
+  "unit_test model_test fault_test hostile_files_test ptx_test pickle_fuzz compact_fuzz opened_fuzz csv_fuzz dump_fuzz writers_fuzz allocator_fuzz" -LE slow -E NOT_BUILT
 suite tsan threads_test -R 'Thread|Mutex'
 wait "$fetching"
 

@@ -34,8 +34,10 @@ EMBED(style, GAPLESS_PAGE_FOLDER "/page.css")
 EMBED(d3, GAPLESS_D3)
 EMBED(format, GAPLESS_PAGE_FOLDER "/format.js")
 EMBED(data, GAPLESS_PAGE_FOLDER "/data.js")
+EMBED(lifetimes, GAPLESS_PAGE_FOLDER "/lifetimes.js")
 EMBED(counters, GAPLESS_PAGE_FOLDER "/counters.js")
 EMBED(segments, GAPLESS_PAGE_FOLDER "/segments.js")
+EMBED(windows, GAPLESS_PAGE_FOLDER "/windows.js")
 EMBED(raster, GAPLESS_PAGE_FOLDER "/raster.js")
 EMBED(chart, GAPLESS_PAGE_FOLDER "/chart.js")
 EMBED(timeline, GAPLESS_PAGE_FOLDER "/timeline.js")
@@ -53,8 +55,9 @@ std::string_view page_skeleton() { return skeleton(); }
 std::string_view page_style() { return style(); }
 
 std::vector<std::string_view> page_scripts() {
-  return {d3(),       format(), data(),          counters(), segments(), raster(), chart(),
-          timeline(), blocks(), address_space(), flame(),    details(),  filter(), app()};
+  return {d3(),      format(),  data(),   lifetimes(), counters(), segments(),
+          windows(), raster(),  chart(),  timeline(),  blocks(),   address_space(),
+          flame(),   details(), filter(), app()};
 }
 
 }  // namespace gapless::tools

@@ -3,6 +3,9 @@
 //
 //   |##|####....|######|        # a block   . reserved and free   blank: not reserved now
 //   |..#####|   |##|...|        a line where a segment begins
+//
+// Of gapless, whose blocks may lie in windows (windows.js): the pages that a window is made of are
+// hatched in its block's colour where they are in the home.
 
 const ROW_PIXELS = 15;
 const ROW_GAP = 3;
@@ -10,7 +13,8 @@ const ROW_GAP = 3;
 class AddressSpace extends Chart {
   constructor(pane) {
     super(pane, {title: 'Address space', name: 'addresses',
-      help: 'Segments, blocks and holes at the moment under the pointer, or else the selected one. The wheel zooms.'});
+      help: 'Segments, blocks and holes at the moment under the pointer, or else the selected one. The wheel zooms. ' +
+        'Hatched: pages of the home that a window shows at other addresses.'});
     this.margin = {left: 68, right: 14, top: 6, bottom: 6};
     this.note = element('span', {class: 'note'});
     this.tools.append(this.note);
@@ -63,7 +67,7 @@ class AddressSpace extends Chart {
     this.zoomed = Math.min(most, Math.max(1, this.zoomed / factor));
     this.start = place - lines * this.rowBytes;
     this.clamp();
-    this.app.redraw();
+    this.app.redrawChart(this);
   }
 
   moved(event) {
@@ -73,11 +77,11 @@ class AddressSpace extends Chart {
       this.drag.moved ||= Math.abs(event.clientY - this.drag.y) > 3;
       this.start = this.drag.start - rows * this.rowBytes;
       this.clamp();
-      this.app.redraw();
+      this.app.redrawChart(this);
       return;
     }
     const block = this.blockAt(x, y);
-    if (block !== NOTHING) this.app.tipOfBlock(this.pane, block, event);
+    if (block !== NOTHING) this.app.tipOfBlock(this.pane, block, event, false, this.lentLines(this.placeAt(x, y)));
     else this.app.showTip(this.placeLines(this.placeAt(x, y)), event);
   }
 
@@ -93,6 +97,18 @@ class AddressSpace extends Chart {
   blockAt(x, y) {
     if (!this.raster) return NOTHING;
     return this.raster.ownerAt((x - this.margin.left) * this.scale, (y - this.margin.top) * this.scale);
+  }
+
+  // What is said of a page that is lent to a window.
+  lentLines(place) {
+    if (place < 0 || !this.windows?.length) return [];
+    const offset = this.pane.axis.offsetOf(place);
+    const holds = (piece) => piece.offset <= offset && offset < piece.offset + piece.bytes;
+    const window = this.windows.find(({pieces}) => pieces.some(holds));
+    if (!window) return [];
+    const piece = window.pieces.find(holds);
+    return [['page of the home', `at ${this.pane.trace.addressText(offset)}, one of ${bytesText(piece.bytes)} in a row`],
+      ['lent to', `the window at ${this.pane.trace.addressText(window.offset)}, where this block is`]];
   }
 
   // What is said of a place where no block is.
@@ -141,7 +157,7 @@ class AddressSpace extends Chart {
     const {trace, shown, axis, places, colours} = this.pane;
     if (!trace.hasAddresses) return;
     this.clamp();
-    const raster = this.rasterFor(this.plotWidth, this.plotHeight);
+    const raster = this.raster = this.rasterFor(this.plotWidth, this.plotHeight);
     const panel = pixelOf(themeColour('panel'));
     const absent = pixelOf(themeColour('absent'));
     const hole = pixelOf(themeColour('hole'));
@@ -179,6 +195,16 @@ class AddressSpace extends Chart {
         raster.box(left, topOf(row), right, bottomOf(row), pixel, edge, block);
         if (right - left > 58 * this.scale) labels.push({block, left, right, row});
       });
+    }
+    this.windows = this.pane.windows.at(shown);
+    for (const {block, pieces} of this.windows) {
+      const pixel = colours.pixelOf(block);
+      for (const piece of pieces) {
+        const place = axis.placeOf(piece.offset);
+        if (place >= 0) this.eachRow(place, piece.bytes, (left, right, row) => {
+          raster.hatch(Math.floor(left), topOf(row), Math.ceil(right), bottomOf(row), pixel, panel, block);
+        });
+      }
     }
     raster.showMerged(hole);
     const border = pixelOf(themeColour('border'));
@@ -259,10 +285,16 @@ class AddressSpace extends Chart {
       this.note.textContent = `${countText(segments.length)} segment${segments.length === 1 ? '' : 's'}, ` +
         `${countText(live.length)} block${live.length === 1 ? '' : 's'}; ${bytesText(free)} free in ` +
         `${countText(this.holes.length)} hole${this.holes.length === 1 ? '' : 's'}` +
-        (this.holes.length ? `, the largest ${bytesText(largest)}` : '');
+        (this.holes.length ? `, the largest ${bytesText(largest)}` : '') + this.windowsText();
     } else {
       this.note.textContent = `${countText(live.length)} blocks; segments are not recorded`;
     }
+  }
+
+  windowsText() {
+    const lent = this.windows.reduce((sum, {bytes}) => sum + bytes, 0);
+    const count = this.windows.length;
+    return count === 0 ? '' : `; ${countText(count)} block${count === 1 ? '' : 's'} in windows over ${bytesText(lent)} of the home (hatched)`;
   }
 
   drawOver() {

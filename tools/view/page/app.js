@@ -2,6 +2,11 @@
 
 const plainBytes = (bytes) => `${bytes / KIB ** unitOf(bytes)} ${UNITS[unitOf(bytes)]}`;
 
+const MOST_PANES = 4;
+// How long a frame may work on pictures that take several: less where frames come late.
+const STEPS_MS = [2, 7];
+const LATE_MS = 20;
+
 // How blocks are coloured: by call site, size, lifetime or stream.
 const SIZE_CLASSES = [0, 4 * KIB, 32 * KIB, 256 * KIB, KIB ** 2, 4 * KIB ** 2, 16 * KIB ** 2, 64 * KIB ** 2, 256 * KIB ** 2, KIB ** 3];
 
@@ -112,6 +117,7 @@ class Pane {
     this.pyramids = {
       requested: new Pyramid(trace.requested), allocated: new Pyramid(trace.allocated), reserved: new Pyramid(trace.reserved)};
     this.axis = new AddressAxis(trace.about.ranges);
+    this.windows = new WindowHistory(trace);
     this.selected = trace.peak.allocated.event;
     this.hover = null;
     this.picked = null;
@@ -258,6 +264,11 @@ class App {
     this.view = [0, 1];
     this.pending = false;
     this.dirty = false;
+    this.dirtyCharts = new Set();
+    this.stepsMs = STEPS_MS[1];
+    this.late = false;
+    this.frameAt = 0;
+    this.version = 0;  // of all that is drawn but the stretch that is shown
     this.moving = false;
     this.frames = 0;
     this.top = document.getElementById('top');
@@ -280,10 +291,12 @@ class App {
     const traces = this.about.traces;
     const options = () => traces.map(({title}, index) => element('option', {value: String(index), text: title}));
     this.choice = element('select', {'aria-label': 'Trace', onchange: () => this.show([Number(this.choice.value), ...this.shownIndices().slice(1)])}, ...options());
-    this.second = element('select', {'aria-label': 'Compare with', onchange: () => this.show(
-      this.second.value === '' ? [this.panes[0].index] : [this.panes[0].index, Number(this.second.value)])},
-    element('option', {value: '', text: 'compare with …'}), ...options());
-    this.choice.hidden = this.second.hidden = traces.length < 2;
+    this.choice.hidden = traces.length < 2;
+    // One more than are chosen is offered.
+    this.others = Array.from({length: Math.min(MOST_PANES, traces.length) - 1}, (_, i) => element('select', {
+      'aria-label': i === 0 ? 'Compare with' : 'And with', onchange: () => this.show([this.panes[0].index, ...this.others
+        .filter(({value}) => value !== '').map(({value}) => Number(value))])},
+    element('option', {value: '', text: i === 0 ? 'compare with …' : 'and with …'}), ...options()));
     this.alone = element('b', {class: 'alone', text: traces.length === 1 ? traces[0].title : '', title: traces[0].title});
     this.axisButtons = {
       events: element('button', {text: 'events', title: 'One step for each event', onclick: () => this.setAxis('events')}),
@@ -297,7 +310,7 @@ class App {
       .map(([value, text]) => element('option', {value, text})));
     this.themeButton = element('button', {id: 'theme', title: 'Dark or light (t)', 'aria-label': 'Dark or light', text: '◐', onclick: () => this.toggleTheme()});
     this.helpButton = element('button', {id: 'help-button', title: 'Keys (?)', 'aria-label': 'Help', text: '?', onclick: () => this.toggleHelp()});
-    this.top.append(element('h1', {text: 'gapless view'}), this.alone, this.choice, this.second, this.filter.root,
+    this.top.append(element('h1', {text: 'gapless view'}), this.alone, this.choice, ...this.others, this.filter.root,
       element('span', {class: 'space'}), this.colourChoice,
       element('span', {class: 'switch', id: 'axis'}, this.axisButtons.events, this.axisButtons.time), this.themeButton, this.helpButton);
   }
@@ -331,7 +344,7 @@ class App {
   }
 
   async show(indices) {
-    const wanted = [...new Set(indices)].slice(0, 2);
+    const wanted = [...new Set(indices)].slice(0, MOST_PANES);
     const traces = [];
     for (const index of wanted) traces.push(await this.traceOf(index));
     this.tell(wanted);
@@ -339,7 +352,10 @@ class App {
     this.panes = wanted.map((index, i) => new Pane(this, index, traces[i]));
     this.active = this.panes[0];
     this.choice.value = String(wanted[0]);
-    this.second.value = wanted.length > 1 ? String(wanted[1]) : '';
+    this.others.forEach((select, i) => {
+      select.value = i + 1 < wanted.length ? String(wanted[i + 1]) : '';
+      select.hidden = i + 1 > wanted.length;
+    });
     if (this.axis === 'time' && !this.timed) this.axis = 'events';
     this.colourChoice.querySelector('[value=site]').disabled = !traces.some((trace) => trace.hasSites);
     this.colourChoice.querySelector('[value=stream]').disabled = !traces.some((trace) => trace.about.streams.length > 1);
@@ -363,25 +379,30 @@ class App {
     if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';
   }
 
+  // Whether something is still to be drawn.
+  get busy() {
+    return this.pending || this.panes.some(({blocks}) => blocks.job !== null);
+  }
+
   get timed() {
     return this.panes.every((pane) => pane.trace.times !== null);
   }
 
   layout() {
-    const two = this.panes.length > 1;
-    this.main.className = two ? 'two' : 'one';
-    const [a, b] = this.panes;
-    if (two) {
+    const several = this.panes.length > 1;
+    this.main.className = several ? `several of-${this.panes.length}` : 'one';
+    const [pane] = this.panes;
+    if (several) {
       this.main.replaceChildren(
-        element('div', {class: 'column'}, a.strip, a.timeline.root, a.blocks.root, a.addresses.root),
-        element('div', {class: 'column'}, b.strip, b.timeline.root, b.blocks.root, b.addresses.root),
+        ...this.panes.map(({strip, timeline, blocks, addresses}) =>
+          element('div', {class: 'column'}, strip, timeline.root, blocks.root, addresses.root)),
         element('div', {class: 'bottom'}, this.active.flame.root, this.active.details.root));
     } else {
-      this.main.replaceChildren(a.strip,
-        element('div', {class: 'column left'}, a.timeline.root, a.blocks.root),
-        element('div', {class: 'column right'}, a.addresses.root, a.flame.root, a.details.root));
+      this.main.replaceChildren(pane.strip,
+        element('div', {class: 'column left'}, pane.timeline.root, pane.blocks.root),
+        element('div', {class: 'column right'}, pane.addresses.root, pane.flame.root, pane.details.root));
     }
-    for (const pane of this.panes) pane.strip.classList.toggle('active', two && pane === this.active);
+    for (const pane of this.panes) pane.strip.classList.toggle('active', several && pane === this.active);
   }
 
   activate(pane) {
@@ -423,7 +444,7 @@ class App {
     this.moving = true;
     clearTimeout(this.restTimer);
     this.restTimer = setTimeout(() => {
-      this.moving = false;
+      this.moving = this.late = false;
       this.redrawTimes();
     }, 150);
     this.redrawTimes();
@@ -524,29 +545,48 @@ class App {
 
   redraw() {
     this.dirty = true;
+    ++this.version;
+    this.redrawOver();
+  }
+
+  redrawChart(chart) {
+    this.dirtyCharts.add(chart);
     this.redrawOver();
   }
 
   redrawOver() {
     if (this.pending) return;
     this.pending = true;
-    requestAnimationFrame(() => {
+    requestAnimationFrame((now) => {
       this.pending = false;
+      this.measureFrame(now);
       const all = this.dirty;
       const times = all || this.timesDirty;
+      const charts = this.dirtyCharts;
       this.dirty = this.timesDirty = false;
+      this.dirtyCharts = new Set();
       ++this.frames;
       for (const pane of this.panes) {
         for (const chart of pane.charts) {
           if (!chart.root.isConnected || chart.width < 40 || chart.height < 40) continue;
           if (chart instanceof TimeChart) chart.synchronise();
-          if (all || (times && chart instanceof TimeChart)) chart.draw();
+          if (all || charts.has(chart) || (times && chart instanceof TimeChart)) chart.draw();
           chart.drawOver();
         }
         pane.showMoment();
         if (pane.details.root.isConnected) pane.details.update();
       }
     });
+  }
+
+  // Frames that follow one another tell how much time there is.
+  measureFrame(now) {
+    const took = now - this.frameAt;
+    this.frameAt = now;
+    if (took > 500) return;  // nothing moved
+    if (this.moving && took > LATE_MS) this.late = true;
+    const [least, most] = STEPS_MS;
+    this.stepsMs = Math.min(most, Math.max(least, this.stepsMs * (took > LATE_MS ? 0.6 : 1.1)));
   }
 
   recolour() {
@@ -567,9 +607,9 @@ class App {
     this.setTheme(themeName() === 'dark' ? 'light' : 'dark');
   }
 
-  tipOfBlock(pane, block, event, chartHasBands = false) {
+  tipOfBlock(pane, block, event, chartHasBands = false, first = []) {
     if (block >= 0) {
-      const facts = Details.facts(pane, block);
+      const facts = [...first, ...Details.facts(pane, block)];
       const own = pane.trace.framesOf(pane.trace.site[block]).filter(({kind}) => kind === 0).slice(1, 4);
       this.showTip([...facts, ...own.map(({text}) => ['called from', text])], event);
     } else if (block <= MERGED) {
@@ -657,9 +697,8 @@ class App {
     clearTimeout(this.linkTimer);
     this.linkTimer = setTimeout(() => {
       if (!this.panes.length) return;
-      const [a, b] = this.panes;
-      const parts = [`trace=${a.index}`];
-      if (b) parts.push(`with=${b.index}`);
+      const [a, ...others] = this.panes;
+      const parts = [`trace=${a.index}`, ...others.map(({index}) => `with=${index}`)];
       parts.push(`event=${a.trace.eventNumber(a.selected)}`);
       if (this.axis === 'time') parts.push('axis=time');
       if (this.view[0] > this.whole[0] || this.view[1] < this.whole[1]) {
@@ -675,7 +714,7 @@ class App {
     const link = new URLSearchParams(location.hash.slice(1));
     const number = (name) => link.has(name) && Number.isFinite(Number(link.get(name))) ? Number(link.get(name)) : null;
     const known = (index) => index !== null && Number.isInteger(index) && index >= 0 && index < this.about.traces.length;
-    const asked = [number('trace'), number('with')].filter(known);
+    const asked = [number('trace'), ...link.getAll('with').map((text) => text === '' ? null : Number(text))].filter(known);
     const indices = asked.length ? asked : this.panes.length ? this.shownIndices() : [0];
     if (String(indices) !== String(this.shownIndices())) await this.show(indices);
     if (link.get('axis') === 'time') this.setAxis('time');

@@ -91,12 +91,11 @@ class Chart {
     }
   }
 
-  // A raster of the plot's size, in the screen's own pixels.
-  rasterFor(width, height) {
+  // A raster of the plot's size, in the screen's own pixels: that one, if it is so large.
+  rasterFor(width, height, raster = this.raster) {
     const w = Math.max(1, Math.round(width * this.scale));
     const h = Math.max(1, Math.round(height * this.scale));
-    if (!this.raster || this.raster.width !== w || this.raster.height !== h) this.raster = new Raster(w, h);
-    return this.raster;
+    return raster && raster.width === w && raster.height === h ? raster : new Raster(w, h);
   }
 
   pointerAt(event) {
@@ -137,6 +136,11 @@ class TimeChart extends Chart {
   panned() {}
   zoomedUp() {}
 
+  // While somebody moves through very many blocks, or frames come late, less is drawn.
+  get isCoarse() {
+    return this.app.moving && (this.app.late || this.pane.trace.blocks > 20000);
+  }
+
   baseScale() {
     return d3.scaleLinear(this.app.whole, [this.margin.left, this.width - this.margin.right]);
   }
@@ -163,9 +167,9 @@ class TimeChart extends Chart {
   }
 
   // Of each of `count` columns the moments it shows, [from, until); -1 where there is nothing.
-  columns(count) {
+  columns(count, view = this.app.view) {
     const pane = this.pane;
-    const [x0, x1] = this.app.view;
+    const [x0, x1] = view;
     const from = new Int32Array(count).fill(-1);
     const until = new Int32Array(count).fill(-1);
     const begin = pane.valueOf(pane.trace.first);

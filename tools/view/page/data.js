@@ -200,22 +200,14 @@ class TraceData {
     return this.allocAt[block] <= moment && moment < this.freedAt[block];
   }
 
-  // How many blocks were allocated up to a moment; their numbers run from 0.
-  blocksUntil(moment) {
-    let least = 0;
-    let most = this.blocks;
-    while (least < most) {
-      const middle = (least + most) >> 1;
-      if (this.allocAt[middle] <= moment) least = middle + 1;
-      else most = middle;
-    }
-    return least;
+  get lifetimes() {
+    if (!this.allLifetimes) this.allLifetimes = new Lifetimes(this);
+    return this.allLifetimes;
   }
 
+  // In no order.
   forEachLive(moment, visit) {
-    const until = this.blocksUntil(moment);
-    const freedAt = this.freedAt;
-    for (let block = 0; block < until; ++block) if (freedAt[block] > moment) visit(block);
+    this.lifetimes.forEachLive(moment, visit);
   }
 
   // The number people see: 1 is the first recorded event, 0 what was there before.

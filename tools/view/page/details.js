@@ -21,6 +21,13 @@ class Details {
     const site = trace.sites[trace.site[block]];
     if (site) facts.push(['call site', site]);
     if (trace.hasAddresses) facts.push(['address', trace.addressText(trace.offset[block])]);
+    const window = pane.windows.ofBlock(block);
+    if (window) {
+      const {pieces, bytes} = window;
+      const shown = pieces.slice(0, 4).map((piece) => `${bytesText(piece.bytes)} at ${trace.addressText(piece.offset)}`);
+      facts.push(['in a window of', `${bytesText(bytes)} over ${countText(pieces.length)} piece${pieces.length === 1 ? '' : 's'} of the home: ` +
+        `${shown.join(', ')}${pieces.length > 4 ? ', …' : ''}`]);
+    }
     const initial = trace.allocAt[block] < trace.initial;
     const freed = trace.freedAt[block] < trace.count;
     const at = (moment) => pane.momentText(moment);
@@ -98,7 +105,7 @@ class Details {
     trace.forEachLive(shown, (block) => {
       if (!this.pane.filter || this.pane.filter[block]) live.push(block);
     });
-    live.sort((a, b) => trace.bytes[b] - trace.bytes[a]);
+    live.sort((a, b) => trace.bytes[b] - trace.bytes[a] || a - b);
     const rows = live.slice(0, 12).map((block) => {
       const site = trace.sites[trace.site[block]];
       const row = element('tr', {class: 'choice', tabindex: '0', onclick: () => this.app.selectBlock(this.pane, block),

@@ -66,6 +66,18 @@ class Raster {
     }
   }
 
+  // The same in two colours in turn, along diagonals.
+  hatch(left, top, right, bottom, pixel, other, owner) {
+    const {pixels, width} = this;
+    const x0 = Math.max(0, left), x1 = Math.min(width, right);
+    for (let y = Math.max(0, top); y < Math.min(this.height, bottom); ++y) {
+      for (let x = x0; x < x1; ++x) {
+        pixels[y * width + x] = (x + y) % 8 < 5 ? pixel : other;
+        this.owner[y * width + x] = owner;
+      }
+    }
+  }
+
   // `times`: for how many such rectangles it stands.
   sum(left, top, right, bottom, pixel, times = 1) {
     ++this.merged;

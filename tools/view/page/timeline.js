@@ -72,7 +72,7 @@ class Timeline extends TimeChart {
     const step = this.plotWidth / values.length;
     context.strokeStyle = colour;
     context.lineWidth = width;
-    context.setLineDash(dash);
+    if (!this.isCoarse) context.setLineDash(dash);
     context.beginPath();
     let open = false;
     for (let c = 0; c < values.length; ++c) {
@@ -95,7 +95,9 @@ class Timeline extends TimeChart {
     const context = this.begin();
     const trace = this.pane.trace;
     const colours = COUNTERS[themeName()];
-    const columns = this.columns(Math.round(this.plotWidth));
+    // Filling shapes with many corners takes longest: while somebody moves there are a third of them.
+    const grain = this.isCoarse ? 3 : 1;
+    const columns = this.columns(Math.round(this.plotWidth / grain));
     if (trace.hasReserved) {
       this.area(columns, this.pane.pyramids.reserved, (low, high) => {
         this.fill(high, colours.reserved, 0.13);

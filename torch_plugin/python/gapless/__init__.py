@@ -45,6 +45,7 @@ _LATER = {"estimate_memory_usage": "_estimates", "get_optimal_batch_size": "_est
 
 Options = Union[str, Mapping[str, Any], None]
 _library: Library | None = None
+_recorded: str | None = None  # the file of the last record()
 
 
 def __getattr__(name: str) -> Any:
@@ -185,11 +186,23 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 def report(device: Any = None) -> Report:
     """How the device's memory is used now: str() for people, .as_dict() for programs, rich in notebooks.
     After a request has failed it also tells why, and what would have made it fit; while PyTorch records its
-    history (torch.cuda.memory._record_memory_history), where in the program live memory comes from."""
+    history (torch.cuda.memory._record_memory_history), where in the program live memory comes from. With that
+    history or a record(), notebooks show memory over time as well (Report.picture)."""
     from . import _call_sites
     index = _device(device)
     library = _installed()
-    return Report(library.describe()["devices"][index], library.explain(index), _call_sites.live(index))
+    return Report(library.describe()["devices"][index], library.explain(index), _call_sites.live(index), _recording)
+
+
+def _recording(folder: str) -> str | None:
+    """The file of what the program asked for: record()'s, else PyTorch's history, written into the folder."""
+    if _recorded is not None and os.path.exists(_recorded):
+        return _recorded
+    if not import_torch()._C._cuda_isHistoryEnabled():
+        return None
+    path = os.path.join(folder, "history.pickle")
+    traces = snapshot(path)["device_traces"]
+    return path if any(event["action"] == "alloc" for trace in traces for event in trace) else None
 
 
 def snapshot(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -237,8 +250,10 @@ def record(path: str | os.PathLike[str], *, stacks: bool = True) -> Iterator[Non
     The file is for `gapless replay`, `inspect` and `view`, can be read meanwhile, and is whole up to its last second
     where the program is killed. stacks: with the lines of Python that ask, which takes microseconds a request. Raises
     GaplessError where the file cannot be made (it may not be there yet), or a recording is on already."""
+    global _recorded
     library = _installed()
     library.record(os.fspath(path), stacks)
+    _recorded = os.path.abspath(os.fspath(path))
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ def command() -> pathlib.Path:
                        "(pip install .) or build it (make build)")
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
     """The program is to be on a simulated GPU, with the allocator that is asked for: what this process was given to
     have gapless stays here."""
     mine = re.compile("GAPLESS|PYTORCH_(CUDA_)?ALLOC_CONF|SIMGPU_(GPUS|SHARED|REPORT_DIR|RECORD|STRICT)")
@@ -54,7 +54,7 @@ def run(subcommand: str, options: Sequence[str], program: Sequence[str], *, time
         rows = pathlib.Path(folder, "found.json")
         words = [str(command()), subcommand, *options, "--json", str(rows), "--", *program]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=_environment(environment or {}), text=True, errors="replace") as process:
+                              env=clean_environment(environment or {}), text=True, errors="replace") as process:
             try:
                 output, _ = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:

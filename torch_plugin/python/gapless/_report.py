@@ -2,9 +2,14 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ._call_sites import size
+from ._library import GaplessError
+
+if TYPE_CHECKING:
+    from ._replay_picture import Picture
 
 
 class Report:
@@ -12,10 +17,31 @@ class Report:
 
     `device`: a device of `gapless_describe`'s JSON; `failure`: of `gapless_explain`'s, or None;
     `call_sites`: where live blocks were allocated, the most bytes first, as far as was recorded.
+    `recording`: gives the file of the program's requests so far, in a folder that is there for it; None where
+    there is none.
     """
 
-    def __init__(self, device: dict[str, Any], failure: dict[str, Any] | None, call_sites: list[dict[str, Any]]):
+    def __init__(self, device: dict[str, Any], failure: dict[str, Any] | None, call_sites: list[dict[str, Any]],
+                 recording: Callable[[str], str | None] | None = None):
         self._device, self.failure, self.call_sites = device, failure, call_sites
+        self._recording = recording
+        self._shown: Picture | None = None
+
+    def picture(self) -> str | None:
+        """What `gapless replay --plot` draws of the program so far, as SVG: what is reserved over time, by gapless
+        and by PyTorch's allocators, above what is allocated. Drawn when it is first asked for, from the recording
+        that gapless.record() makes or made last, or else from PyTorch's history; None where there is neither.
+        Raises GaplessError where it cannot be drawn."""
+        shown = self._picture()
+        if shown is not None and shown.why_not:
+            raise GaplessError(shown.why_not)
+        return None if shown is None else shown.svg
+
+    def _picture(self) -> Picture | None:
+        if self._shown is None and self._recording is not None:
+            from ._replay_picture import draw
+            self._shown = draw(self._recording)
+        return self._shown
 
     def as_dict(self) -> dict[str, Any]:
         """Everything: every block of the home and of the windows, statistics, counters, the failure."""
@@ -61,7 +87,8 @@ class Report:
         return f"<gapless.Report of device {self._device['device']}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table, and a bar of what the reserved memory is used for."""
+        """For notebooks: the table, a bar of what the reserved memory is used for, and picture(), where it can be had."""
+        from ._replay_picture import as_html
         device = self._device
         allocated = sum(b["bytes"] for b in device["home"] if b["kind"] == "live") + \
             sum(b["bytes"] for b in device["window_blocks"])
@@ -74,4 +101,4 @@ class Report:
                         f"<td style='text-align:left'>{html.escape(value)}</td></tr>" for name, value in self.rows())
         title = html.escape(f"{device['device_name']}, device {device['device']}, {size(device['total_bytes'])}")
         return (f"<div><b>{title}</b><div style='display:flex;height:12px;width:480px;background:#ddd'>{bar}</div>"
-                f"<table>{table}</table></div>")
+                f"<table>{table}</table>{as_html(self._picture())}</div>")
