@@ -142,8 +142,8 @@ Measured measure_all(const Arguments& arguments, const std::vector<std::string>&
                      const FigureChoice& choice) {
   Measured measured;
   const auto figures_of = [&](const Trace& trace, Group group) {
-    ProgramFigures figures{trace.name,           group, trace.events.size(),
-                           trace.streams.size(), peak_live_bytes(trace), {}};
+    ProgramFigures figures{
+        trace.name, group, trace.events.size(), trace.streams.size(), peak_live_bytes(trace), {}};
     for (const std::string& allocator : arguments.allocators) {
       figures.by_allocator[allocator] = measure(trace, allocator, arguments.options, choice);
     }
@@ -255,9 +255,9 @@ int main(int count, char** words) {
   app.add_option("--seed", arguments.seed, "Another seed, other programs")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 62));
-  app.add_option("--family", arguments.family,
-                 fmt::format("Of one family only: {}",
-                             fmt::join(gapless::bench::family_names(), ", ")));
+  app.add_option(
+      "--family", arguments.family,
+      fmt::format("Of one family only: {}", fmt::join(gapless::bench::family_names(), ", ")));
   app.add_option("--options", arguments.options, "Options of gapless, as GAPLESS_CONF has them");
   app.add_option("--figures", arguments.figures,
                  "over, calls, time, tight, least (slow), joined by commas; quick: all but least; "

@@ -46,13 +46,13 @@ struct Operator {
   std::uint64_t width = 0;     // 0: as the first input's
   std::vector<Tensor> saves;
   bool saves_output = false;
-  std::vector<std::uint64_t> makes;    // further results that only the backward pass needs
-  std::vector<std::uint64_t> scratch;  // live beside the output, one after the other
+  std::vector<std::uint64_t> makes;             // further results that only the backward pass needs
+  std::vector<std::uint64_t> scratch;           // live beside the output, one after the other
   std::vector<std::uint64_t> backward_scratch;  // live together, beside the gradients
   std::vector<Parameter*> parameters;
   std::vector<std::uint64_t> gathers;  // on a side stream, in the backward pass
-  bool passes_grad = false;  // the inputs' gradient is the output's (sums, views)
-  bool in_place = false;     // the output is the first input's memory
+  bool passes_grad = false;            // the inputs' gradient is the output's (sums, views)
+  bool in_place = false;               // the output is the first input's memory
 };
 
 class Autograd {

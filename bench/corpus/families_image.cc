@@ -35,8 +35,8 @@ Image run_conv(Setup& setup, const Conv& conv, const Image& image, std::uint64_t
 
 Image run_unit(Setup& setup, const Conv& conv, const Image& image, std::uint64_t stride = 1) {
   Image out = run_conv(setup, conv, image, stride);
-  out.pixels = activate_in_place(
-      setup.graph, normalize(setup.graph, conv.gain, out.pixels, out.channels));
+  out.pixels =
+      activate_in_place(setup.graph, normalize(setup.graph, conv.gain, out.pixels, out.channels));
   return out;
 }
 
@@ -56,8 +56,7 @@ Image run_residual(Setup& setup, const Residual& unit, const Image& image) {
   if (unit.shortcut.weight != nullptr) {
     const StreamScope scope(setup.session(), setup.branch());
     beside = run_conv(setup, unit.shortcut, image, unit.stride);
-    beside.pixels =
-        normalize(setup.graph, unit.shortcut.gain, beside.pixels, beside.channels);
+    beside.pixels = normalize(setup.graph, unit.shortcut.gain, beside.pixels, beside.channels);
   }
   out.pixels = activate_in_place(setup.graph, add(setup.graph, out.pixels, beside.pixels));
   return out;
@@ -91,8 +90,8 @@ void train_residual_network(Setup& setup) {
     const std::uint64_t out = (base << stage) * (bottleneck ? 4 : 1);
     const std::uint64_t count = setup.depth(draw.between(2, stage == 2 ? 23 : 6));
     for (std::uint64_t i = 0; i < count; ++i) {
-      units.push_back(make_residual(setup, channels, out, bottleneck,
-                                    i == 0 && stage != 0 ? 2 : 1, width));
+      units.push_back(
+          make_residual(setup, channels, out, bottleneck, i == 0 && stage != 0 ? 2 : 1, width));
       channels = out;
     }
   }
@@ -103,8 +102,11 @@ void train_residual_network(Setup& setup) {
     const std::uint64_t pixels =
         many_sizes ? side + 32 * setup.session().draw().between(0, 4) : side;
     const Tensor labels = setup.feed(batch * 8);
-    Image image{{setup.feed(batch * 3 * pixels * pixels * 4), nullptr, batch * 3 * pixels * pixels, 4},
-                batch, 3, pixels};
+    Image image{
+        {setup.feed(batch * 3 * pixels * pixels * 4), nullptr, batch * 3 * pixels * pixels, 4},
+        batch,
+        3,
+        pixels};
     image = run_unit(setup, stem, image, 2);
     image.side /= 2;
     image.pixels =
@@ -138,8 +140,7 @@ void train_patch_transformer(Setup& setup) {
     const Var pixels{setup.feed(batch * 3 * side * side * 4), nullptr, batch * 3 * side * side, 4};
     const Var cuts = convolve(setup.graph, cut.weight, pixels,
                               {batch, 3, shape.hidden, side / patch, side / patch, patch, patch});
-    const Var x =
-        setup.graph.apply({.inputs = {cuts}, .elements = batch * patches * shape.hidden});
+    const Var x = setup.graph.apply({.inputs = {cuts}, .elements = batch * patches * shape.hidden});
     const Var last = run_blocks(setup, model, x, batch, patches);
     const Var first = setup.graph.apply({.inputs = {last}, .elements = batch * shape.hidden});
     return cross_entropy(setup.graph, linear(setup.graph, model.head, first), true);
@@ -163,8 +164,8 @@ Image attend(Setup& setup, const Level& level, const Image& image) {
       attention(graph, linear(graph, level.q, normed), linear(graph, level.k, normed),
                 linear(graph, level.v, normed),
                 {image.batch, heads, places, places, image.channels / heads}, places > 1024);
-  return {add(graph, image.pixels, linear(graph, level.out, contiguous(graph, seen))),
-          image.batch, image.channels, image.side};
+  return {add(graph, image.pixels, linear(graph, level.out, contiguous(graph, seen))), image.batch,
+          image.channels, image.side};
 }
 
 }  // namespace
@@ -240,15 +241,15 @@ void run_diffusion(Setup& setup) {
       }
       if (l + 1 < levels.size()) {
         image.side = std::max<std::uint64_t>(1, image.side / 2);
-        image.pixels = resample(graph, image.pixels,
-                                batch * image.channels * image.side * image.side);
+        image.pixels =
+            resample(graph, image.pixels, batch * image.channels * image.side * image.side);
       }
     }
     for (std::size_t l = levels.size(); l-- > 0;) {
       if (l + 1 < levels.size()) {
         image.side = skips.back().side;
-        image.pixels = resample(graph, image.pixels,
-                                batch * image.channels * image.side * image.side);
+        image.pixels =
+            resample(graph, image.pixels, batch * image.channels * image.side * image.side);
         image = run_conv(setup, narrows[l], image);
       }
       for (const Residual& unit : levels[l].up) {
@@ -318,8 +319,11 @@ void run_adversarial(Setup& setup) {
   train(graph, making, plan, setup.limit, [&](bool trains) {
     if (trains) {
       const std::uint64_t side = small << levels;
-      const Image real{{setup.feed(batch * 3 * side * side * 4), nullptr, batch * 3 * side * side, 4},
-                       batch, 3, side};
+      const Image real{
+          {setup.feed(batch * 3 * side * side * 4), nullptr, batch * 3 * side * side, 4},
+          batch,
+          3,
+          side};
       const Var real_loss = judged(real);
       graph.grad_enabled = false;
       const Image made = make();

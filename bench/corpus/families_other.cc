@@ -8,8 +8,8 @@ namespace {
 // Some linear layers with an activation between them.
 using Perceptron = std::vector<Dense>;
 
-Perceptron make_perceptron(Setup& setup, std::uint64_t in, std::uint64_t inner,
-                           std::uint64_t out, std::uint64_t layers, std::uint64_t width) {
+Perceptron make_perceptron(Setup& setup, std::uint64_t in, std::uint64_t inner, std::uint64_t out,
+                           std::uint64_t layers, std::uint64_t width) {
   Perceptron made;
   for (std::uint64_t i = 0; i < layers; ++i) {
     made.push_back(dense(setup.graph, i == 0 ? in : inner, i + 1 == layers ? out : inner, width));
@@ -49,9 +49,8 @@ void run_recommender(Setup& setup) {
   const std::size_t split = sparse ? graph.parameters().size() : 0;
   const Perceptron below = make_perceptron(setup, 13, 512, row, 3, width);
   const std::uint64_t pairs = (features + 1) * features / 2;
-  const Perceptron above =
-      make_perceptron(setup, row + pairs, draw.of<std::uint64_t>({512, 1024}), 1,
-                      draw.between(3, 6), width);
+  const Perceptron above = make_perceptron(setup, row + pairs, draw.of<std::uint64_t>({512, 1024}),
+                                           1, draw.between(3, 6), width);
   const TrainingPlan plan = draw_plan(draw);
   Optimizer optimizer(graph, trained(graph, split), plan);
   train(graph, optimizer, plan, setup.limit, [&](bool trains) {
@@ -88,8 +87,8 @@ void run_recommender(Setup& setup) {
     const Var products = graph.apply({.inputs = {stacked},
                                       .elements = batch * (features + 1) * (features + 1),
                                       .saves = {stacked.data}});
-    const Var chosen = graph.apply(
-        {.inputs = {products}, .elements = batch * pairs, .makes = {pairs * 16}});
+    const Var chosen =
+        graph.apply({.inputs = {products}, .elements = batch * pairs, .makes = {pairs * 16}});
     const Var joined =
         graph.apply({.inputs = {together, chosen}, .elements = batch * (row + pairs)});
     together = {};
@@ -149,10 +148,11 @@ void run_recurrent(Setup& setup) {
         const StreamScope scope(setup.session(), t % 8 == 0 ? setup.branch() : std::uint16_t{0});
         Var gates = linear(graph, from_before[l], state);
         gates = graph.apply({.inputs = {gates, projected}, .elements = 4 * batch * hidden});
-        const Var opened = graph.apply(
-            {.inputs = {gates}, .elements = 4 * batch * hidden, .saves_output = true});
-        cell = graph.apply(
-            {.inputs = {opened, cell}, .elements = batch * hidden, .saves = {opened.data, cell.data}});
+        const Var opened =
+            graph.apply({.inputs = {gates}, .elements = 4 * batch * hidden, .saves_output = true});
+        cell = graph.apply({.inputs = {opened, cell},
+                            .elements = batch * hidden,
+                            .saves = {opened.data, cell.data}});
         state = graph.apply({.inputs = {opened, cell},
                              .elements = batch * hidden,
                              .saves = {cell.data},

@@ -93,8 +93,7 @@ class Generator {
   // The next token of each sequence.
   void choose(std::uint64_t batch, const Var& last) {
     Session& session = setup_.session();
-    const Var row = setup_.graph.apply(
-        {.inputs = {last}, .elements = batch * model_.shape.hidden});
+    const Var row = setup_.graph.apply({.inputs = {last}, .elements = batch * model_.shape.hidden});
     const Var logits = linear(setup_.graph, model_.head, row);
     const Tensor likely = session.alloc(logits.elements * 4);
     session.scratch(logits.elements * 4);
@@ -147,9 +146,8 @@ void run_forward(Setup& setup) {
 void run_serving(Setup& setup) {
   Draw& draw = setup.draw;
   const TransformerShape shape = generating_shape(setup, 12);
-  const CacheKind kind =
-      draw.of({CacheKind::concatenated, CacheKind::concatenated, CacheKind::chunked,
-               CacheKind::chunked, CacheKind::whole});
+  const CacheKind kind = draw.of({CacheKind::concatenated, CacheKind::concatenated,
+                                  CacheKind::chunked, CacheKind::chunked, CacheKind::whole});
   const std::uint64_t slots = setup.batch(draw.octaves(2, 16));
   const std::uint64_t batch = draw.of<std::uint64_t>({1, 1, 2, 4, 8, 16});
   const std::uint64_t longest = draw.of<std::uint64_t>({256, 1024, 2048, 4096});

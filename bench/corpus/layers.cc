@@ -104,8 +104,8 @@ Var attention(Autograd& graph, const Var& q, const Var& k, const Var& v,
   const std::uint64_t scores = rows * shape.keys;
   const Var product =
       graph.apply({.inputs = {q, k}, .elements = scores, .saves = {q.data, k.data}});
-  const Var masked = graph.apply(
-      {.inputs = {product}, .elements = scores, .makes = {shape.queries * shape.keys}});
+  const Var masked =
+      graph.apply({.inputs = {product}, .elements = scores, .makes = {shape.queries * shape.keys}});
   const Var likely = graph.apply({.inputs = {masked}, .elements = scores, .saves_output = true});
   const Var kept = graph.grad_enabled ? dropout(graph, likely) : likely;
   return graph.apply({.inputs = {kept, v}, .elements = out, .saves = {kept.data, v.data}});
@@ -128,8 +128,7 @@ Var cross_entropy(Autograd& graph, const Var& logits, bool in_float) {
   }
   const Var likely =
       graph.apply({.inputs = {wide}, .elements = wide.elements, .saves_output = true});
-  return graph.apply(
-      {.inputs = {likely}, .elements = 1, .saves = {likely.data}, .makes = {4, 8}});
+  return graph.apply({.inputs = {likely}, .elements = 1, .saves = {likely.data}, .makes = {4, 8}});
 }
 
 Var mean_loss(Autograd& graph, const Var& x) {
@@ -139,9 +138,9 @@ Var mean_loss(Autograd& graph, const Var& x) {
 
 std::uint64_t conv_workspace(const ConvShape& shape, std::uint64_t pass) {
   // Which algorithm the library takes is a function of the shape.
-  const std::uint64_t bits = Draw::mixed(shape.batch * 0x9e3779b9 + shape.in * 131071 +
-                                         shape.out * 8191 + shape.height * 127 + shape.kernel * 7 +
-                                         shape.stride + (pass << 40));
+  const std::uint64_t bits =
+      Draw::mixed(shape.batch * 0x9e3779b9 + shape.in * 131071 + shape.out * 8191 +
+                  shape.height * 127 + shape.kernel * 7 + shape.stride + (pass << 40));
   const std::uint64_t out = shape.batch * shape.out * shape.height * shape.width * 2;
   switch (bits % 8) {
     case 0:
@@ -183,8 +182,7 @@ Var normalize(Autograd& graph, Parameter* gain, const Var& x, std::uint64_t chan
 }
 
 Var activate_in_place(Autograd& graph, const Var& x) {
-  return graph.apply(
-      {.inputs = {x}, .elements = x.elements, .saves = {x.data}, .in_place = true});
+  return graph.apply({.inputs = {x}, .elements = x.elements, .saves = {x.data}, .in_place = true});
 }
 
 Var concatenate(Autograd& graph, const Var& a, const Var& b) {

@@ -8,7 +8,9 @@
 namespace gapless::bench {
 namespace {
 
-std::uint64_t own_seed(const ProgramId& id) { return Draw::mixed(id.seed * 0x9e3779b97f4a7c15 + id.index + 1); }
+std::uint64_t own_seed(const ProgramId& id) {
+  return Draw::mixed(id.seed * 0x9e3779b97f4a7c15 + id.index + 1);
+}
 
 StreamUse draw_streams(Draw& draw) {
   StreamUse use;
@@ -34,8 +36,8 @@ Trace run_once(const Family& family, const ProgramId& id, const ProgramScale& sc
   Draw choices(seed, 0);
   const StreamUse use = draw_streams(choices);
   Session session(family.name + "-" + std::to_string(id.seed) + "-" + std::to_string(id.index),
-                  "generator: " + family.name + ", seed " + std::to_string(id.seed) +
-                      ", program " + std::to_string(id.index),
+                  "generator: " + family.name + ", seed " + std::to_string(id.seed) + ", program " +
+                      std::to_string(id.index),
                   seed);
   session.use_streams(use.streams);
   Setup setup(session, choices, scale, use);

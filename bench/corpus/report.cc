@@ -20,10 +20,10 @@ std::string text_of(const std::vector<Table>& tables, const std::vector<std::str
                     const nlohmann::json& kept) {
   std::string text;
   for (const Table& table : tables) {
-    text += fmt::format("{}{}, {}: {}\n", text.empty() ? "" : "\n",
-                        kGroupNames[static_cast<std::size_t>(table.group)],
-                        table.large_only ? "above 1 GB" : "all",
-                        count_text(table.programs, "program"));
+    text +=
+        fmt::format("{}{}, {}: {}\n", text.empty() ? "" : "\n",
+                    kGroupNames[static_cast<std::size_t>(table.group)],
+                    table.large_only ? "above 1 GB" : "all", count_text(table.programs, "program"));
     text += fmt::format("  {:<33} {:<11} {:>19} {:>19} {:>19} {:>19}\n", "", "", "mean", "p90",
                         "p99", "worst");
     for (std::size_t i = 0; i < kFigures; ++i) {
@@ -35,17 +35,16 @@ std::string text_of(const std::vector<Table>& tables, const std::vector<std::str
         if (found == table.by_allocator.end() || !found->second[i]) continue;
         const Spread& now = *found->second[i];
         const auto before = kept_spread(kept, table, allocator, figure);
-        const auto cell = [&](double Spread::* part, int more_digits) {
+        const auto cell = [&](double Spread::*part, int more_digits) {
           return with_difference(now.*part, before ? std::optional((*before).*part) : std::nullopt,
                                  facts.digits + more_digits);
         };
         // Of whole numbers the mean is none.
-        text += fmt::format("  {:<33} {:<11} {:>19} {:>19} {:>19} {:>19}{}\n", title, allocator,
-                            cell(&Spread::mean, facts.digits == 0 ? 1 : 0), cell(&Spread::p90, 0),
-                            cell(&Spread::p99, 0), cell(&Spread::worst, 0),
-                            now.programs == table.programs
-                                ? ""
-                                : "  of " + count_text(now.programs, "program"));
+        text += fmt::format(
+            "  {:<33} {:<11} {:>19} {:>19} {:>19} {:>19}{}\n", title, allocator,
+            cell(&Spread::mean, facts.digits == 0 ? 1 : 0), cell(&Spread::p90, 0),
+            cell(&Spread::p99, 0), cell(&Spread::worst, 0),
+            now.programs == table.programs ? "" : "  of " + count_text(now.programs, "program"));
         title.clear();
       }
     }

@@ -90,17 +90,17 @@ struct Family {
 const std::vector<Family>& families();
 
 // The families, by file.
-void run_decoder(Setup& setup);          // families_language.cc
+void run_decoder(Setup& setup);  // families_language.cc
 void run_lora(Setup& setup);
 void run_encoder_decoder(Setup& setup);
 void run_experts(Setup& setup);
-void run_vision(Setup& setup);           // families_image.cc
+void run_vision(Setup& setup);  // families_image.cc
 void run_diffusion(Setup& setup);
 void run_adversarial(Setup& setup);
-void run_recommender(Setup& setup);      // families_other.cc
+void run_recommender(Setup& setup);  // families_other.cc
 void run_recurrent(Setup& setup);
 void run_graph(Setup& setup);
-void run_forward(Setup& setup);          // families_serving.cc
+void run_forward(Setup& setup);  // families_serving.cc
 void run_serving(Setup& setup);
 void run_rlhf(Setup& setup);
 

@@ -20,10 +20,10 @@ struct TrainingPlan {
   bool foreach = true;          // temporaries of all parameters together, not one by one
   bool master_weights = false;  // a float32 copy of each parameter that is smaller
   bool clips = true;
-  bool zero_before_forward = false;  // gradients go before the forward pass, not after the step
-  bool keeps_grads = false;          // set to zero, not given up
-  bool averages = false;             // keeps a moving average of the weights
-  std::uint64_t accumulates = 1;     // backward passes in a step
+  bool zero_before_forward = false;   // gradients go before the forward pass, not after the step
+  bool keeps_grads = false;           // set to zero, not given up
+  bool averages = false;              // keeps a moving average of the weights
+  std::uint64_t accumulates = 1;      // backward passes in a step
   std::uint64_t evaluates_every = 0;  // steps; 0: never
   std::uint64_t evaluation_batches = 2;
 };

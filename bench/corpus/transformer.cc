@@ -58,13 +58,12 @@ Var experts(Setup& setup, const TransformerShape& shape, const TransformerBlock&
     left -= count;
     if (count == 0) continue;
     const StreamScope scope(graph.session(), setup.branch());
-    const Var rows = graph.apply({.inputs = {x},
-                                  .elements = count * shape.hidden,
-                                  .makes = {count * 8, count * 8}});
+    const Var rows = graph.apply(
+        {.inputs = {x}, .elements = count * shape.hidden, .makes = {count * 8, count * 8}});
     const Var out = linear(graph, block.expert_down[i],
                            activate(graph, linear(graph, block.expert_up[i], rows)));
-    const Var weighed = graph.apply(
-        {.inputs = {out, likely}, .elements = out.elements, .saves = {out.data}});
+    const Var weighed =
+        graph.apply({.inputs = {out, likely}, .elements = out.elements, .saves = {out.data}});
     sum = graph.apply({.inputs = {sum, weighed},
                        .elements = x.elements,
                        .saves = {},
@@ -80,8 +79,8 @@ TransformerShape draw_shape(Setup& setup, std::uint64_t least_hidden, std::uint6
   Draw& draw = setup.draw;
   TransformerShape shape;
   shape.head = draw.of<std::uint64_t>({64, 64, 80, 96, 128, 128});
-  shape.heads =
-      std::max<std::uint64_t>(2, setup.width(draw.octaves(least_hidden, most_hidden), 1) / shape.head);
+  shape.heads = std::max<std::uint64_t>(
+      2, setup.width(draw.octaves(least_hidden, most_hidden), 1) / shape.head);
   shape.hidden = shape.heads * shape.head;
   shape.key_heads = shape.heads;
   if (draw.percent(40) && shape.heads % 4 == 0) shape.key_heads = shape.heads / 4;

@@ -1,4 +1,5 @@
-// Transformers: blocks of attention and a feed-forward part, with the choices that models differ in.
+// Transformers: blocks of attention and a feed-forward part, with the choices that models differ
+// in.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct TransformerShape {
   bool rotary = false;  // positions by rotation
   bool fused = false;   // one product for queries, keys and values
   bool flash = true;
-  bool drops = false;  // dropout while training
-  bool tied = false;   // the head is the embedding
+  bool drops = false;                   // dropout while training
+  bool tied = false;                    // the head is the embedding
   std::uint64_t checkpoints_every = 0;  // layers; 0: none
 };
 
