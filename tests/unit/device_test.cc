@@ -307,6 +307,21 @@ TEST_F(Device, APageIsFreeWhenItsFrameIs) {
   free(first);
 }
 
+TEST_F(Device, WholePagesBeginWithAPieceOnlyWhereTheyEndWithOne) {
+  Options options;
+  options.handle_parts = 2;
+  start(options, 128 * MiB);
+  alloc(2 * MiB);
+  const DeviceAddress large = alloc(62 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31
+  alloc(32 * MiB);
+  free(large);
+  EXPECT_EQ(alloc(2 * MiB), large);
+  EXPECT_EQ(alloc(2 * MiB), large + 2 * MiB);
+  EXPECT_EQ(alloc(512 * KiB), large + 4 * MiB);
+  EXPECT_EQ(alloc(2 * MiB), large + 9 * MiB / 2);  // in page 4 alone it would cut 4 and 5
+  EXPECT_EQ(alloc(4 * MiB), large + 10 * MiB);     // 6 and 7
+}
+
 TEST_F(Device, WhatIsLoadedComesInLargerPieces) {
   Options options;
   options.handle_parts = 64;
