@@ -1,7 +1,7 @@
 // corpus: gapless and PyTorch's allocators over hundreds of generated programs, and recordings.
 //
 //   corpus                                       200 programs, the quick figures
-//   corpus --options slack:0.5                   the same with other options: differences are shown
+//   corpus --options handle_parts:0              the same with other options: differences are shown
 //   corpus --figures all --programs 60           with the least memory each of them needs
 //   corpus --family serving --rows --write /tmp/programs
 #include <algorithm>
@@ -95,6 +95,9 @@ std::vector<std::string> recordings_of(const Arguments& arguments) {
 
 void check(const Arguments& arguments) {
   (void)read_options(arguments.options, "--options");
+  for (const std::string& name : passed_over(arguments.options)) {
+    fmt::print(stderr, "corpus: --options: {} is no option any more; it changes nothing\n", name);
+  }
   const std::vector<std::string> families = family_names();
   if (!arguments.family.empty() &&
       std::find(families.begin(), families.end(), arguments.family) == families.end()) {
@@ -241,7 +244,7 @@ int main(int count, char** words) {
       "\n"
       "Examples:\n"
       "  corpus\n"
-      "  corpus --options slack:0.5,frames_from:4GiB --allocators gapless\n"
+      "  corpus --options handle_parts:0,stream_budget:1 --allocators gapless\n"
       "  corpus --figures all --programs 60\n"
       "  corpus --family serving --rows --no-recordings\n"
       "  corpus --programs 20 --write /tmp/programs --figures over\n"

@@ -88,7 +88,12 @@ CLI::Validator whole_number() {
           ""};
 }
 
-void check_settings(const std::string& settings) { (void)read_options(settings, "--conf"); }
+void check_settings(const std::string& settings) {
+  (void)read_options(settings, "--conf");
+  for (const std::string& name : passed_over(settings)) {
+    say(stderr, "gapless: --conf: {} is no option any more; it changes nothing\n", name);
+  }
+}
 
 void check_writable(const std::string& file, const char* option) {
   const std::string cause = file.empty() ? "" : cannot_write(file);

@@ -30,8 +30,8 @@ FrameOrder DeviceHeap::frame_order() const {
 PageRange DeviceHeap::with_rest_of_frame(PageRange pages) {
   if (!loading_.holds()) return pages;
   const PageRange whole = home_.absent_to_frame_end(pages, frame_order());
-  const bool is_soft = reserved_bytes() + whole.count * page_bytes_ <= options_.soft_limit;
-  return whole.count != pages.count && is_soft && may_have(whole.count) ? whole : pages;
+  const bool stays = reserved_bytes() + whole.count * page_bytes_ <= options_.soft_limit;
+  return whole.count != pages.count && stays && may_have(whole.count) ? whole : pages;
 }
 
 DriverStatus DeviceHeap::grow(PageRange pages, Owner owner, FrameOrder order, bool on_host) {

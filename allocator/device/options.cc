@@ -179,6 +179,17 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// Calls f(item) for the items between commas that are not empty.
+template <class F>
+void for_each_item(std::string_view text, F&& f) {
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = trimmed(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (!item.empty()) f(item);
+  }
+}
+
 }  // namespace
 
 std::span<const OptionFacts> option_table() {
@@ -221,23 +232,28 @@ bool set_option(Options& options, std::string_view name, std::string_view value,
 
 Options parse_options(std::string_view text, std::vector<std::string>& warnings) {
   Options options;
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = trimmed(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    if (item.empty()) continue;
+  for_each_item(text, [&](std::string_view item) {
     const std::size_t colon = item.find(':');
     if (colon == std::string_view::npos) {
       warnings.push_back("\"" + std::string(item) + "\" is not of the form key:value");
-      continue;
+      return;
     }
     std::string error;
     if (!set_option(options, trimmed(item.substr(0, colon)), trimmed(item.substr(colon + 1)),
                     error)) {
       warnings.push_back(error);
     }
-  }
+  });
   return options;
+}
+
+std::vector<std::string> passed_over(std::string_view text) {
+  std::vector<std::string> names;
+  for_each_item(text, [&](std::string_view item) {
+    const std::string_view name = trimmed(item.substr(0, item.find(':')));
+    if (is_retired(name)) names.emplace_back(name);
+  });
+  return names;
 }
 
 Options read_options(std::string_view text, std::string_view from) {

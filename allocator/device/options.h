@@ -142,6 +142,9 @@ Options parse_options(std::string_view text, std::vector<std::string>& warnings)
 /// InputError that names every key, value and cause, after `from` (where the text comes from).
 Options read_options(std::string_view text, std::string_view from = "");
 
+/// The names in such a text that were options in earlier versions only: they change nothing.
+std::vector<std::string> passed_over(std::string_view text);
+
 /// The options of GAPLESS_CONF, read anew at each call. Throws InputError as read_options().
 Options options_from_environment();
 

@@ -119,6 +119,9 @@ TEST_F(Command, WrongUseIsTwo) {
   const Output profile = run("replay --profile h9000 " + kTiny);
   EXPECT_EQ(profile.status, 2);
   EXPECT_THAT(profile.text, HasSubstr("h9000"));
+  const Output retired = run("replay --passes 1 --conf slack:1 " + kTiny);
+  EXPECT_EQ(retired.status, 0);
+  EXPECT_THAT(retired.text, HasSubstr("--conf: slack is no option any more"));
   const Output settings = run("replay --conf copies_slak:1 " + kTiny);
   EXPECT_EQ(settings.status, 2);
   EXPECT_THAT(settings.text, HasSubstr("\"copies_slack\""));

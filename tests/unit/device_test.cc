@@ -71,6 +71,8 @@ TEST(Options, WhatWasOneInEarlierVersionsIsPassedOver) {
       parse_options("slack:0.9,frames_from:2GiB,limit:3GiB,frames_per_request:16", warnings);
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_EQ(options.limit, 3 * GiB);
+  EXPECT_THAT(passed_over(" slack:0.9,limit:3GiB,,frames_from:2GiB"),
+              ElementsAre("slack", "frames_from"));
 }
 
 TEST(Options, WhatIsAskedForIsNotLeftOut) {
