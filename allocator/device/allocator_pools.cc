@@ -45,16 +45,12 @@ void DeviceAllocator::note_pool_block(PoolIndex index, std::uint64_t bytes) {
 }
 
 bool DeviceAllocator::open_pools(Unit units) {
-  bool opened = false;
-  // A pool's memory is not given up for what cannot be had anyhow.
-  const bool may_fit = pools_.any() && main_.heap.could_fit(units);
+  std::vector<PoolIndex> pools;
   pools_.for_each([&](const PrivatePool& pool) {
-    if (!may_fit || !pool.use_on_oom || pool.captured) return;
-    if (main_.heap.is_asleep(pool.index)) return;
-    main_.heap.open_pool(pool.index);
-    opened = true;
+    if (!pool.use_on_oom || pool.captured || main_.heap.is_asleep(pool.index)) return;
+    pools.push_back(pool.index);
   });
-  return opened;
+  return !pools.empty() && main_.heap.open_pools(pools, units);
 }
 
 void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {

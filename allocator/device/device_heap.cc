@@ -285,7 +285,7 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach 
   if (status == DriverStatus::ok) {
     const Owner owner = below != 0 ? blocks_[below].owner : reach.owner;
     pages = with_rest_of_frame(pages);
-    status = grow(pages, owner, frame_order());
+    status = grow(pages, owner, frame_order(pages.count));
   }
   if (status != DriverStatus::ok) return failure(status);
   return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
@@ -390,7 +390,7 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   DriverStatus status = DriverStatus::ok;
   if (plan.missing != 0) {
     if (!on_host && !may_have(plan.missing)) return DriverStatus::out_of_memory;
-    status = create_pages(plan.missing, owner, frame_order(), on_host, added);
+    status = create_pages(plan.missing, owner, frame_order(plan.missing), on_host, added);
     if (status == DriverStatus::ok) plan = plan_again();
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
   }

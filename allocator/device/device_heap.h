@@ -124,6 +124,9 @@ class DeviceHeap {
   /// What is free in the pool is good for everyone; while a graph is captured, for those who freed
   /// it: others can come after some of them only.
   void open_pool(PoolIndex pool);
+  /// The same of all of these, to which nothing is owed either (lenders.h), for a request of `size`
+  /// units; false, and all is as it was, where it could not be had even so.
+  bool open_pools(std::span<const PoolIndex> pools, Unit size);
   /// The pool has neither users nor blocks any more. `captured`: graphs were captured in it; its
   /// memory is for others only after the device was waited for, which happens when it is needed.
   void give_up_pool(PoolIndex pool, bool captured);
@@ -463,8 +466,8 @@ class DeviceHeap {
     return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
   }
   Placed grow_and_place(PageRange pages, Unit size, Reach reach);
-  /// The largest frames in which memory comes now.
-  [[nodiscard]] FrameOrder frame_order() const;
+  /// The largest frames in which so many more pages come now.
+  [[nodiscard]] FrameOrder frame_order(PageId more) const;
   /// While a program loads, the last frame comes whole: it goes on.
   [[nodiscard]] PageRange with_rest_of_frame(PageRange pages);
   DriverStatus grow(PageRange pages, Owner owner, FrameOrder order, bool on_host = false);

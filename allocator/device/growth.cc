@@ -18,10 +18,11 @@ constexpr std::uint64_t kLoadingFactor = 4;
 
 // --- growth ------------------------------------------------------------------------------------
 
-FrameOrder DeviceHeap::frame_order() const {
+FrameOrder DeviceHeap::frame_order(PageId more) const {
   if (!vmm_ || options_.handle_parts == 0) return 0;
   const std::uint64_t most_pages = (loading_.holds() ? kLoadingFactor : 1) *
-                                   std::uint64_t{home_.present_pages()} / options_.handle_parts;
+                                   (std::uint64_t{home_.present_pages()} + more) /
+                                   options_.handle_parts;
   FrameOrder order = 0;
   while (order < kLargestOrder && most_pages >> (order + 1) != 0) ++order;
   return order;
@@ -29,7 +30,7 @@ FrameOrder DeviceHeap::frame_order() const {
 
 PageRange DeviceHeap::with_rest_of_frame(PageRange pages) {
   if (!loading_.holds()) return pages;
-  const PageRange whole = home_.absent_to_frame_end(pages, frame_order());
+  const PageRange whole = home_.absent_to_frame_end(pages, frame_order(pages.count));
   const bool stays = reserved_bytes() + whole.count * page_bytes_ <= options_.soft_limit;
   return whole.count != pages.count && stays && may_have(whole.count) ? whole : pages;
 }

@@ -345,6 +345,19 @@ void DeviceHeap::open_pool(PoolIndex pool) {
   }
 }
 
+bool DeviceHeap::open_pools(std::span<const PoolIndex> pools, Unit size) {
+  std::vector<std::uint64_t> debts;
+  for (const PoolIndex pool : pools) debts.push_back(lenders_.forgive(pool));
+  if (!could_fit(size)) {
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+      if (debts[i] != 0) lenders_.note_lent(pools[i], debts[i]);
+    }
+    return false;
+  }
+  for (const PoolIndex pool : pools) open_pool(pool);
+  return true;
+}
+
 bool DeviceHeap::borrow_from_pools(std::uint64_t missing) {
   if (streams_.any_capturing()) return false;
   std::uint64_t lent = 0;

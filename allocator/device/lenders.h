@@ -7,13 +7,15 @@
 //
 // A pool's memory is its own so that others do not take it, not so that it lies idle: what it lent
 // it gets again from what is free by then or, where that is not enough, from the device, which is
-// left that much. So nobody runs out of memory who would not if pools lent nothing. Pools that
+// left that much. So nobody runs out of memory who would not if pools lent nothing. A pool whose
+// memory others may use when they run out (use_on_oom) is owed nothing from then on. Pools that
 // graphs were captured in lend nothing: the graphs write there.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "allocator/heap/block.h"
 #include "allocator/stream/stream_sets.h"
@@ -32,6 +34,11 @@ class Lenders {
     const auto found = pools_.find(pool);
     if (found == pools_.end()) return;
     found->second.owed_units -= std::min(found->second.owed_units, units);
+  }
+  /// Nothing is owed to that pool any more. What was, in units.
+  std::uint64_t forgive(PoolIndex pool) {
+    const auto found = pools_.find(pool);
+    return found == pools_.end() ? 0 : std::exchange(found->second.owed_units, 0);
   }
   /// Owed to all but that one.
   [[nodiscard]] std::uint64_t owed_units(PoolIndex except) const {

@@ -64,7 +64,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();
-  const DriverStatus status = grow(*growth, spilled, frame_order(), true);
+  const DriverStatus status = grow(*growth, spilled, frame_order(growth->count), true);
   if (status != DriverStatus::ok) return failure(status);
   return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
 }

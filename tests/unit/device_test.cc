@@ -295,7 +295,7 @@ TEST_F(Device, WhatIsWholePagesLongBeginsWithOne) {
 
 TEST_F(Device, APageIsFreeWhenItsFrameIs) {
   Options options;
-  options.handle_parts = 2;
+  options.handle_parts = 64;
   start(options, 128 * MiB);
   const DeviceAddress first = alloc(2 * MiB);
   const DeviceAddress large = alloc(62 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31
@@ -311,7 +311,7 @@ TEST_F(Device, APageIsFreeWhenItsFrameIs) {
 
 TEST_F(Device, WholePagesBeginWithAPieceOnlyWhereTheyEndWithOne) {
   Options options;
-  options.handle_parts = 2;
+  options.handle_parts = 64;
   start(options, 128 * MiB);
   alloc(2 * MiB);
   const DeviceAddress large = alloc(62 * MiB);  // page 1, 2 and 3 as one, ..., 30 and 31
@@ -331,14 +331,14 @@ TEST_F(Device, WhatIsLoadedComesInLargerPieces) {
   const auto pieces = [&](std::uint64_t bytes) {
     return gpu->resolve(0, alloc(bytes), bytes)->size();
   };
-  EXPECT_EQ(pieces(64 * MiB), 32U);  // nothing is there yet
-  EXPECT_EQ(pieces(64 * MiB), 16U);  // 32 pages are: pieces of two
-  EXPECT_EQ(pieces(2 * MiB), 1U);    // 64 are: of four, and all of it comes
+  EXPECT_EQ(pieces(64 * MiB), 16U);  // of 32 pages: pieces of two
+  EXPECT_EQ(pieces(64 * MiB), 8U);   // of 64: of four
+  EXPECT_EQ(pieces(2 * MiB), 1U);    // of four, and all of it comes
   EXPECT_EQ(reserved(), 136 * MiB);
   EXPECT_EQ(pieces(6 * MiB), 1U);  // the rest of it
   EXPECT_EQ(reserved(), 136 * MiB);
-  EXPECT_EQ(pieces(376 * MiB), 47U);
-  EXPECT_EQ(pieces(512 * MiB), 16U);  // 256 are: of 16
+  EXPECT_EQ(pieces(376 * MiB), 13U);  // of 256: of 16, but of 4 and 8 before
+  EXPECT_EQ(pieces(512 * MiB), 16U);
 }
 
 TEST_F(Device, WhatIsMadeAndFreedComesInSmallerPieces) {
@@ -348,10 +348,10 @@ TEST_F(Device, WhatIsMadeAndFreedComesInSmallerPieces) {
   const auto pieces = [&](std::uint64_t bytes) {
     return gpu->resolve(0, alloc(bytes), bytes)->size();
   };
-  EXPECT_EQ(pieces(256 * MiB), 128U);
+  EXPECT_EQ(pieces(256 * MiB), 16U);
   free(alloc(16 * MiB));
   free(alloc(16 * MiB));
-  EXPECT_EQ(pieces(144 * MiB), 33U);  // 136 pages: of two; 16 MiB are in one piece already
+  EXPECT_EQ(pieces(144 * MiB), 33U);  // of 200 pages: of two; 16 MiB are in one piece already
   EXPECT_EQ(reserved(), 400 * MiB);
 }
 

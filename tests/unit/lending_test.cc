@@ -131,6 +131,21 @@ TEST_F(Lending, UseOnOomGivesMoreThanLending) {
   release_all(kLendingPool);
 }
 
+// PyTorch's test_mempool_use_on_oom on a device that is all but full.
+TEST_F(Lending, APoolThatMayBeUsedOnOomIsNotOwedWhatItLent) {
+  start({.capacity = 24 * MiB});
+  fill_and_free();
+  EXPECT_EQ(allocator->set_pool_use_on_oom(kLendingPool, true), Status::ok);
+  const DeviceAddress rest = alloc(14 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
+  EXPECT_EQ(try_alloc(12 * MiB), Status::out_of_memory);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
+  EXPECT_EQ(try_alloc(10 * MiB), Status::ok);
+  EXPECT_EQ(owed(kLendingPool), 0U);
+  free(rest);
+  release_all(kLendingPool);
+}
+
 TEST_F(Lending, PoolsWithAnOrderOfTheirOwnLendNothing) {
   start();
   begin(kLendingPool);

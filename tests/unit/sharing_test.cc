@@ -115,7 +115,7 @@ TEST_F(Sharing, AnotherProcessOpensABlockOfSeveralPieces) {
 }
 
 TEST_F(Sharing, PiecesMayBeOfTwoSizes) {
-  start({.capacity = 32 * MiB, .settings = "handle_parts:1", .keep_contents = true});
+  start({.capacity = 32 * MiB, .settings = "handle_parts:6", .keep_contents = true});
   const DeviceAddress a = alloc(3 * MiB);  // two single pages
   const DeviceAddress b = alloc(9 * MiB);  // the rest of the second, one of two and one of four
   for (std::uint64_t i = 0; i < 9; ++i) gpu->memset_d32(0, b + i * MiB, 100 + i, 1, 0);
