@@ -1,13 +1,17 @@
-// DeviceHeap with several streams in use: who may have whose memory, and when.
+// DeviceHeap with several streams in use: free memory is everyone's, and who takes it comes after
+// those who used it.
 //
-//   own memory, then anyone's        come after those who used it (mostly done long ago)
-//   others' memory, oldest first     where it is done already: nobody waits
-//   new memory                       within the budget for streams
-//   others' memory, oldest first     come after those who freed it, on the device
+//   a hole nobody has to be waited for       of the smallest that fit
+//   a place in a window, the same
+//   memory that is done, and new memory      within the budget for streams
+//   a hole or a place, with a wait           that was used longest ago
+//   a window over all that is free           with a wait for whoever used it
 //
-// Which of the others' memory is looked at is decided by the order in which the program freed, not
-// by what happens to be done by now: a program that repeats itself meets the same ages, whatever
-// the device's pace. Whether it is done decides between that memory and growth.
+// Who used what is known by page (page_uses.h). What lies within a page and is one stream's alone
+// stays that stream's: small blocks are asked for again and again, and nobody is waited for there.
+//
+// While a graph may be captured what streams free stays theirs, side by side in the home: of one
+// page that a stream has freed a part of nothing could be had then, if that stream refuses.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -21,27 +25,99 @@ namespace {
 // An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
 // shorter waits and more events. Measured, docs/measurements.md.
 constexpr std::uint64_t kEpochsPerMemory = 64;
-// Memory that nobody used for so many epochs is anyone's.
-constexpr Epoch kOldAfter = 64;
-// Of the age at which others' memory suffices, the part by which younger memory is taken too.
-constexpr Epoch kYoungerBy = 4;
-// The device is all but full when it has less left than one of so many parts of what it gave. Then
-// a window is worth its calls where it spares so many wholly free pages. Measured, too.
-constexpr std::uint64_t kFullShare = 200;
-constexpr PageId kWorthWindow = 2;
 
 }  // namespace
 
+// Of the places that a request could go to the one that nobody has to be waited for, or else the
+// one that was used longest ago.
+class DeviceHeap::Choice {
+ public:
+  Choice(DeviceHeap& heap, Owner owner, Unit size) : heap_(heap), owner_(owner), size_(size) {}
+
+  /// Whether nobody has to be waited for there.
+  bool operator()(const Fit& fit) {
+    const Epoch until = heap_.busy_until(owner_, fit.hole, {fit.begin, size_});
+    if (until != 0 && until < until_) {
+      until_ = until;
+      fit_ = fit;
+    }
+    return until == 0;
+  }
+  void note(const WindowSpot& spot) {
+    const Epoch until = heap_.busy_until(owner_, heap_.windows().home_ranges(spot));
+    if (until >= until_) return;
+    until_ = until;
+    spot_ = spot;
+  }
+  /// Whether there is a place at all.
+  [[nodiscard]] bool any() const { return until_ != kNoEpoch; }
+  /// The request in that place.
+  [[nodiscard]] Placed place() const {
+    return spot_ ? heap_.in_window(*spot_, owner_) : heap_.in_hole_of_any(fit_, size_, owner_);
+  }
+
+ private:
+  DeviceHeap& heap_;
+  Owner owner_;
+  Unit size_;
+  Epoch until_ = kNoEpoch;
+  Fit fit_;
+  std::optional<WindowSpot> spot_;
+};
+
 void DeviceHeap::note_streams() {
-  if (open_units_.empty()) home_.tell_streams_apart(streams_.now());
+  if (largest_.size() == streams_.streams() && holds_apart() == home_.holds_streams_apart()) return;
+  if (largest_.empty()) {
+    home_.tell_streams_apart(streams_.now());
+    // Until now there was one, and nobody noted when it used what.
+    for (PageId page = 0; page < home_.max_pages(); ++page) {
+      if (home_.is_present(page)) uses_.note(0, page, page + 1, streams_.now());
+    }
+  }
   open_units_.resize(streams_.streams(), 0);
   largest_.resize(streams_.streams(), 0);
+  home_.hold_streams_apart(holds_apart());
+  if (!holds_apart()) settle_all();
+}
+
+void DeviceHeap::note_uses(BlockId id, Owner owner, Epoch epoch) {
+  const auto note = [&](UnitRange range) {
+    const PageId first = range.begin >> page_shift_;
+    const PageId end = ((range.begin + range.size - 1) >> page_shift_) + 1;
+    for (const StreamIndex stream : streams_.sets().members(owner)) {
+      uses_.note(stream, first, end, epoch);
+    }
+  };
+  const Block& block = blocks_[id];
+  if (block.state != BlockState::window) return note({block.begin, block.size});
+  for (BlockId lent = block.link_next; lent != 0; lent = blocks_[lent].link_next) {
+    note({blocks_[lent].begin, blocks_[lent].size});
+  }
+}
+
+template <class F>
+void DeviceHeap::for_users_before(Owner owner, BlockId hole, UnitRange range, F&& f) const {
+  const PageId first = range.begin >> page_shift_;
+  const PageId end = ((range.begin + range.size - 1) >> page_shift_) + 1;
+  for (StreamIndex stream = 0; stream < uses_.streams(); ++stream) {
+    if (streams_.is_after_one(owner, stream, streams_.last_free(stream))) continue;
+    // What was freed later in these pages is not of this hole.
+    const Epoch epoch = std::min(uses_.last(stream, first, end), blocks_[hole].extra);
+    if (epoch != 0 && !streams_.is_after_one(owner, stream, epoch)) f(stream, epoch);
+  }
 }
 
 DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) {
   const Owner freed_by = blocks_[hole].owner;
   if (freed_by == owner || unordered_) return DriverStatus::ok;
-  return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
+  if (freed_by != kAnyone) {
+    return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
+  }
+  DriverStatus status = DriverStatus::ok;
+  for_users_before(owner, hole, range, [&](StreamIndex stream, Epoch epoch) {
+    if (status == DriverStatus::ok) status = streams_.order_after_one(owner, stream, epoch);
+  });
+  return status;
 }
 
 DriverStatus DeviceHeap::come_after(Owner owner, const std::vector<UnitRange>& ranges) {
@@ -55,18 +131,44 @@ DriverStatus DeviceHeap::come_after(Owner owner, const std::vector<UnitRange>& r
   return DriverStatus::ok;
 }
 
-bool DeviceHeap::is_done(Owner owner, BlockId hole, UnitRange range) {
+Epoch DeviceHeap::busy_until(Owner owner, BlockId hole, UnitRange range) {
   const Owner freed_by = blocks_[hole].owner;
-  return freed_by == owner || streams_.ask_after(owner, freed_by, home_.freed_in(hole, range));
+  if (freed_by == owner || unordered_ || takes_any()) return 0;
+  Epoch until = 0;
+  if (freed_by != kAnyone) {
+    const Epoch epoch = home_.freed_in(hole, range);
+    return streams_.ask_after(owner, freed_by, epoch) ? 0 : epoch;
+  }
+  for_users_before(owner, hole, range, [&](StreamIndex stream, Epoch epoch) {
+    if (!streams_.ask_after_one(owner, stream, epoch)) until = std::max(until, epoch);
+  });
+  return until;
 }
 
-bool DeviceHeap::is_done(Owner owner, const std::vector<UnitRange>& ranges) {
-  bool done = true;
+Epoch DeviceHeap::busy_until(Owner owner, const std::vector<UnitRange>& ranges) {
+  Epoch until = 0;
   for (const UnitRange& range : ranges) {
-    home_.for_each_part(
-        range, [&](BlockId hole, UnitRange part) { done = done && is_done(owner, hole, part); });
+    home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
+      until = std::max(until, busy_until(owner, hole, part));
+    });
   }
-  return done;
+  return until;
+}
+
+Bitmap DeviceHeap::busy_pages(Owner owner) {
+  Bitmap busy(home_.max_pages());
+  if (takes_any()) return busy;
+  const Frames& frames = home_.frames();
+  for (StreamIndex stream = 0; stream < uses_.streams(); ++stream) {
+    if (streams_.ask_after_one(owner, stream, streams_.last_free(stream))) continue;
+    for (PageId page = 0; page < home_.max_pages(); ++page) {
+      if (busy.test(page) || !home_.is_present(page)) continue;
+      const Epoch epoch = uses_.last(stream, page, page + 1);
+      if (epoch == 0 || streams_.is_after_one(owner, stream, epoch)) continue;
+      busy.set_range(frames.begin(page), frames.end(page));
+    }
+  }
+  return busy;
 }
 
 DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, Owner owner) {
@@ -110,145 +212,83 @@ void DeviceHeap::take_back_aside() {
   for (const auto& [owner, aside] : std::exchange(aside_, {})) home_.take_back(owner, aside);
 }
 
-DeviceHeap::Placed DeviceHeap::place_in_all(Unit size, Owner owner, const Demand& demand) {
-  const Reach reach(owner, streams_.now());
-  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
-    const Placed placed = in_hole_of_any(fit, size, owner);
-    if (ends_search(placed)) return placed;
-  }
-  if (!use_windows()) return search_again(size, owner, demand);
-  if (const auto spot = mapper_.find(size, reach)) {
-    const Placed placed = in_window(*spot, owner);
-    if (ends_search(placed)) return placed;
-  }
-  return map_window_or_grow(size, reach, demand, home_.growth_for(size, reach, false));
-}
-
 // --- the order of choices ------------------------------------------------------------------------
 
 DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const Demand& demand) {
   const Request request(*this);
-  if (open_units_.size() != streams_.streams()) note_streams();
+  note_streams();
   const StreamIndex stream = streams_.sets().members(owner).front();
   largest_[stream] = std::max(largest_[stream], size);
-  // What is smaller than a page is one stream's own business.
-  const bool recalls = size >= page_units_;
-  if (recalls) {
-    if (const auto placed = place_as_before(size, owner)) return *placed;
+  Choice choice(*this, owner, size);
+  if (const Fit fit = home_.fit_where(size, owner, choice); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, owner);
+    if (placed.block != 0) return placed;
   }
-  Placed placed;
-  if (const Fit fit = home_.fit(size, owner); fit.hole != 0) {
-    if (blocks_[fit.hole].owner == owner) note_reuse(owner, size);
-    if (recalls) placed = place_in_pieces(fit, size, owner);
-    if (placed.block == 0) placed = in_hole_of_any(fit, size, owner);
-  }
-  if (placed.block == 0) placed = place_after_miss(size, owner, demand);
-  if (recalls && placed.status == Status::ok) recall_.note(place_of(placed.block));
-  return placed;
+  return place_after_miss(size, owner, demand);
 }
 
-DeviceHeap::Placed DeviceHeap::place_in_pieces(const Fit& instead, Unit size, Owner owner) {
-  const auto is_full = [&] { return !room_for(device_pages() / kFullShare + 1); };
-  if (!use_windows() || home_.is_of_many_pages(size) || !is_full()) return {};
-  const PageId broken = home_.pages_broken(instead, size);
-  if (broken < kWorthWindow) return {};
-  const PageId most = broken - kWorthWindow;
-  const auto is_whole = [&](PageId page) { return home_.is_free(page, owner); };
-  if (const auto spot = mapper_.find(size, owner)) {
-    PageId whole = 0;
-    for (const UnitRange& range : mapper_.windows().home_ranges(*spot)) {
-      const PageId end = static_cast<PageId>(div_up(range.begin + range.size, page_units_));
-      for (PageId page = range.begin / page_units_; page < end; ++page) whole += is_whole(page);
-    }
-    if (whole <= most) return in_window(*spot, owner);
+DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, const Demand& demand) {
+  Choice choice(*this, owner, size);
+  if (const Fit fit = home_.fit_where(size, owner, choice); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, owner);
+    if (ends_search(placed)) return placed;
   }
-  WindowPlan plan = mapper_.plan_new(size, owner);
-  const auto whole = std::count_if(plan.fills.begin(), plan.fills.end(),
-                                   [&](const auto& fill) { return is_whole(fill.page); });
-  if (plan.missing != 0 || whole > most) return {};
-  ask_for_ceiling();  // others may have given memory back
-  if (!is_full()) return {};
-  const auto plan_again = [&] { return mapper_.plan_new(size, owner); };
-  return place_by_plan(std::move(plan), plan_again, size, owner);
-}
-
-void DeviceHeap::note_reuse(Owner owner, Unit size) {
-  std::uint64_t& open = open_units_[streams_.sets().members(owner).front()];
-  open -= std::min<std::uint64_t>(open, size);
-}
-
-std::optional<DeviceHeap::Placed> DeviceHeap::place_as_before(Unit size, Owner owner) {
-  const Place* const before = recall_.follow(owner, size);
-  if (before == nullptr) return {};
-  const Place place = *before;
-  const WindowSpot& spot = place.spot;
-  const bool in_home = place.window_address == 0;
-  if (!in_home && !mapper_.is_there(spot, place.window_address)) return {};
-  const auto is_free = [&](Reach reach) {
-    return in_home ? home_.is_free({spot.begin, spot.size}, reach)
-                   : mapper_.windows().is_free(spot, reach);
-  };
-  const Epoch now = streams_.now();
-  if (!is_free({owner, now})) return {};
-  if (is_free(owner)) {
-    note_reuse(owner, size);
-  } else {
-    const Epoch oldest = home_.epoch_needed(size, owner).value_or(now);
-    const Epoch enough = std::max<Epoch>(1, oldest + (now - oldest) / kYoungerBy);
-    const auto ranges = in_home ? std::vector<UnitRange>{{spot.begin, spot.size}}
-                                : mapper_.windows().home_ranges(spot);
-    if (!is_free({owner, enough}) && !is_done(owner, ranges)) return {};
-  }
-  const Placed placed = in_home
-                            ? in_hole_of_any({home_.hole_at(spot.begin), spot.begin}, size, owner)
-                            : in_window(spot, owner);
-  if (placed.status != Status::ok) return {};
-  ++recalls_;
-  recall_.note(place);
-  return placed;
-}
-
-std::optional<DeviceHeap::Placed> DeviceHeap::place_in_others(
-    Unit size, Owner owner, const Demand& demand, const std::optional<PageRange>& growth) {
-  if (options_.cross_stream == CrossStream::never) return {};
-  const Reach reach = reach_for(size, owner);
-  bool may_wait = options_.cross_stream == CrossStream::wait;
-  const auto may_take = [&](bool done) {
-    if (done || may_wait) return true;
-    may_wait =
-        options_.cross_stream == CrossStream::budget && over_budget(size, owner, growth, demand);
-    return may_wait;
-  };
-  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
-    if (!may_take(is_done(owner, fit.hole, {fit.begin, size}))) return {};
-    return in_hole_of_any(fit, size, owner);
-  }
-  if (!use_windows()) return {};
-  if (const auto spot = mapper_.find(size, reach)) {
-    if (!may_take(is_done(owner, mapper_.windows().home_ranges(*spot)))) return {};
-    return in_window(*spot, owner);
-  }
-  if (mapper_.plan(size, owner).missing == 0) return {};  // its own memory is enough
-  const WindowPlan plan = mapper_.plan(size, reach);
-  std::vector<UnitRange> pages;
-  for (const WindowPlan::Fill& fill : plan.fills) {
-    if (fill.page != kNoPage && home_.is_free(fill.page, reach)) {
-      pages.push_back({fill.page * page_units_, page_units_});
+  Reach all(owner);
+  if (home_.holds_streams_apart() && options_.cross_stream != CrossStream::never) {
+    all.others_up_to = streams_.now();
+    const Fit fit = home_.fit_among_others(size, all);
+    if (fit.hole != 0 && choice(fit)) {
+      const Placed placed = in_hole_of_any(fit, size, owner);
+      if (ends_search(placed)) return placed;
     }
   }
-  if (plan.missing != 0 && !may_wait && !over_budget(size, owner, growth, demand)) return {};
-  if (!may_take(is_done(owner, pages))) return {};
-  return map_window_or_grow(size, reach, demand, growth);
+  const Bitmap busy = busy_pages(owner);
+  Reach done = all;
+  done.except = &busy;
+  if (use_windows()) {
+    if (const auto spot = mapper_.find(size, done)) {
+      const Placed placed = in_window(*spot, owner);
+      if (ends_search(placed)) return placed;
+    }
+    windows().for_each_spot(size, all, [&](const WindowSpot& spot) { choice.note(spot); });
+  }
+  if (take_from_pools(size, all)) return search_again(size, owner, demand);
+  if (busy.count() != 0) {
+    const Placed placed = place_without_wait(size, done, choice.any(), demand);
+    if (ends_search(placed)) return placed;
+  }
+  if (choice.any()) {
+    const Placed placed = choice.place();
+    if (ends_search(placed)) return placed;
+  }
+  return try_ladder(size, all, demand);
+}
+
+DeviceHeap::Placed DeviceHeap::place_without_wait(Unit size, Reach done, bool may_wait,
+                                                  const Demand& demand) {
+  const auto growth = home_.growth_for(size, done, !vmm_);
+  std::uint64_t missing = growth ? growth->count : UINT64_MAX / page_bytes_;
+  if (use_windows()) {
+    missing = std::min<std::uint64_t>(missing, mapper_.plan(size, done).missing);
+    // What is done differs from step to step, and so would the windows.
+    if (missing == 0 && may_wait && windows().mapped_pages() > home_.present_pages()) {
+      return failure();
+    }
+  }
+  if (!within_budget(missing, demand)) return failure();
+  if (use_windows()) return map_window_or_grow(size, done, demand, growth);
+  return growth ? grow_and_place(*growth, size, done) : failure();
 }
 
 void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
-  if (open_units_.size() != streams_.streams()) note_streams();
+  note_streams();
   const std::uint64_t size = blocks_[block].size;
-  free_block(block, owner, streams_.note_free(owner));
+  const Epoch epoch = streams_.note_free(owner);
+  note_uses(block, owner, epoch);
+  free_block(block, owner, epoch);
   if (streams_.watches_captures() && streams_.sets().pool_of(owner) != 0) {
     streams_.note_captured_free(block, owner);
   }
-  const Epoch before = streams_.now();
   for (const StreamIndex stream : streams_.sets().members(owner)) {
     if (streams_.sets().pool_of(owner) != 0) break;
     open_units_[stream] += size;
@@ -256,16 +296,6 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
     // A stream the program has destroyed refuses; who wants its memory waits for the device then.
     (void)streams_.end_epoch(stream);
     open_units_[stream] = 0;
-  }
-  if (streams_.now() != before) age();
-}
-
-void DeviceHeap::age() {
-  const Epoch now = streams_.now();
-  if (now <= kOldAfter || streams_.any_capturing()) return;
-  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
-    const PoolIndex pool = streams_.sets().pool_of(static_cast<Owner>(owner));
-    if (pool == 0) home_.settle(static_cast<Owner>(owner), now - kOldAfter);
   }
 }
 
@@ -276,25 +306,12 @@ std::uint64_t DeviceHeap::stream_budget_bytes(std::uint64_t peak_bytes) const {
   return std::min(static_cast<std::uint64_t>(share), (sum - largest) * kUnitBytes);
 }
 
-bool DeviceHeap::over_budget(Unit size, Owner owner, const std::optional<PageRange>& growth,
-                             const Demand& demand) const {
-  std::uint64_t missing = growth ? growth->count : UINT64_MAX / page_bytes_;
-  if (use_windows()) {
-    missing = std::min<std::uint64_t>(missing, mapper_.plan(size, owner).missing);
-  }
-  if (missing == 0) return false;
-  if (!room_for(missing)) return true;
+bool DeviceHeap::within_budget(std::uint64_t missing, const Demand& demand) const {
+  if (missing == 0 || options_.cross_stream == CrossStream::completed) return room_for(missing);
+  if (!room_for(missing)) return false;
   const std::uint64_t allowed =
       std::max(copies_allowance(), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
-  return reserved_bytes() + missing * page_bytes_ > allowed;
-}
-
-Reach DeviceHeap::reach_for(Unit size, Owner owner) const {
-  const Epoch now = streams_.now();
-  if (options_.cross_stream == CrossStream::wait) return {owner, now};
-  const std::optional<Epoch> needed = home_.epoch_needed(size, owner);
-  if (!needed) return {owner, now};
-  return {owner, std::max<Epoch>(1, *needed + (now - *needed) / kYoungerBy)};
+  return reserved_bytes() + missing * page_bytes_ <= allowed;
 }
 
 }  // namespace gapless

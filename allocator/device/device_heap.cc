@@ -70,6 +70,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       page_address_(home_.max_pages(), 0),
       page_handle_(home_.max_pages(), 0),
+      uses_(home_.max_pages()),
       spill_bytes_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
   physical_.set_limit_bytes(options.limit);
@@ -163,13 +164,11 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
   const auto anywhere = [&] { return search_again(size, owner, demand); };
   // What was refused once may be granted now.
   take_back_aside();
-  streams_.forget_refusals();
+  streams_.begin_request();
   Placed placed = search(owner, anywhere);
   if (placed.status == Status::ok) return placed;
   if (streams_.several()) {
-    if (streams_.any_capturing()) {
-      return search(owner, [&] { return place_in_all(size, owner, demand); });
-    }
+    if (streams_.any_capturing()) return placed;
     // Neighbouring holes of several owners are one hole to whoever waits for all of them.
     settle_all();
     placed = search(owner, anywhere);
@@ -209,6 +208,7 @@ DeviceHeap::Placed DeviceHeap::place_after_trim(Unit size, Owner owner, const De
 }
 
 DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand& demand) {
+  if (streams_.several()) return search_among_streams(size, owner, demand);
   const Fit fit = home_.fit(size, owner);
   if (fit.hole != 0) {
     const Placed placed = in_hole_of_any(fit, size, owner);
@@ -217,38 +217,33 @@ DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand
   return try_ladder(size, owner, demand);
 }
 
-DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Owner owner, const Demand& demand) {
+bool DeviceHeap::take_from_pools(Unit size, Reach reach) {
+  if (!given_up_.empty() && reclaim_given_up()) return true;
+  if (!lenders_.any()) return false;
+  const std::uint64_t missing = mapper_.plan(size, reach).missing;
+  return missing != 0 && borrow_from_pools(missing);
+}
+
+DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Reach reach, const Demand& demand) {
   if (use_windows()) {
-    if (const auto spot = mapper_.find(size, owner)) {
-      const Placed placed = in_window(*spot, owner);
+    if (const auto spot = mapper_.find(size, reach)) {
+      const Placed placed = in_window(*spot, reach.owner);
       if (ends_search(placed)) return placed;
     }
   }
-  auto growth = home_.growth_for(size, owner, !vmm_);
-  if (!given_up_.empty() && reclaim_given_up()) return search_again(size, owner, demand);
-  if (lenders_.any()) {
-    const std::uint64_t missing = mapper_.plan(size, {owner, streams_.now()}).missing;
-    if (missing != 0 && borrow_from_pools(missing)) {
-      return search_again(size, owner, demand);
-    }
-  }
-  if (streams_.several()) {
-    if (const auto placed = place_in_others(size, owner, demand, growth)) {
-      if (ends_search(*placed)) return *placed;
-      growth = home_.growth_for(size, owner, !vmm_);  // pages may have come that cannot go
-    }
-  }
+  if (take_from_pools(size, reach)) return search_again(size, reach.owner, demand);
+  const auto growth = home_.growth_for(size, reach, !vmm_);
   bool refused = false;
   if (growth && reserved_bytes() + growth->count * page_bytes_ <= copies_allowance() &&
       may_have(growth->count)) {
-    const Placed placed = grow_and_place(*growth, size, owner);
+    const Placed placed = grow_and_place(*growth, size, reach);
     if (ends_search(placed)) return placed;
     refused = true;
   }
   if (use_windows()) {
-    return map_window_or_grow(size, owner, demand, refused ? std::nullopt : growth);
+    return map_window_or_grow(size, reach, demand, refused ? std::nullopt : growth);
   }
-  if (growth && !refused) return grow_and_place(*growth, size, owner);
+  if (growth && !refused) return grow_and_place(*growth, size, reach);
   return failure();
 }
 
@@ -288,7 +283,13 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach 
     status = grow(pages, owner, frame_order(pages.count));
   }
   if (status != DriverStatus::ok) return failure(status);
-  return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
+  if (reach.except == nullptr) {
+    return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
+  }
+  // Up to the end of the new pages, and not in what others use still.
+  const BlockId hole = home_.hole_at(pages.first << page_shift_);
+  const Unit end = std::min(blocks_[hole].end(), (pages.first + pages.count) << page_shift_);
+  return in_hole_of_any({hole, end - size}, size, reach.owner);
 }
 
 // --- whether it fits -----------------------------------------------------------------------------
@@ -329,7 +330,7 @@ void DeviceHeap::ask_for_ceiling() {
 void DeviceHeap::begin_request() {
   asked_ = told_ = false;
   last_driver_status_ = DriverStatus::out_of_memory;
-  streams_.forget_refusals();
+  streams_.begin_request();
 }
 
 void DeviceHeap::end_request() { take_back_aside(); }

@@ -27,13 +27,14 @@
 #include "allocator/base/status.h"
 #include "allocator/device/lenders.h"
 #include "allocator/device/options.h"
-#include "allocator/device/recall.h"
+#include "allocator/device/place.h"
 #include "allocator/device/window_mapper.h"
 #include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
 #include "allocator/heap/loading.h"
 #include "allocator/memory/address_space.h"
 #include "allocator/memory/physical_memory.h"
+#include "allocator/stream/page_uses.h"
 #include "allocator/stream/stream_ledger.h"
 
 namespace gapless {
@@ -43,7 +44,6 @@ struct HeapCounters {
   std::uint64_t home_growths = 0;
   std::uint64_t retries = 0;  // searched again after waiting for the device
   std::uint64_t waits = 0;    // of one stream for another, on the device
-  std::uint64_t recalls = 0;  // requests that went where they went the last time round
   WindowCounters windows;
 };
 
@@ -210,7 +210,7 @@ class DeviceHeap {
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] HeapCounters counters() const {
-    return {home_growths_, retries_, streams_.waits(), recalls_, mapper_.counters()};
+    return {home_growths_, retries_, streams_.waits(), mapper_.counters()};
   }
   /// Changes with every request that found no hole, which alone may change reserved memory.
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
@@ -344,22 +344,38 @@ class DeviceHeap {
   /// place() where the streams must be told apart.
   Placed place_among_streams(Unit size, Owner owner, const Demand& demand);
   void free_among_streams(BlockId block, Owner owner);
-  /// The second stream was seen, or a new one.
+  /// Whether the second stream was seen, or a new one, or streams are held apart from now on or not
+  /// any more is noted.
   void note_streams();
+  /// Whether what streams free stays theirs: while a graph may be captured (what one stream freed
+  /// can be come after then, while another refuses), and where none may have another's.
+  [[nodiscard]] bool holds_apart() const {
+    return options_.cross_stream == CrossStream::never || streams_.watches_captures();
+  }
+  /// Whether memory is taken wherever it lies, whoever has to be waited for.
+  [[nodiscard]] bool takes_any() const { return options_.cross_stream == CrossStream::wait; }
+  /// A block that the owner used is about to be freed.
+  void note_uses(BlockId block, Owner owner, Epoch epoch);
+  /// Calls f(stream, epoch) for those that used that part of everyone's hole, freed in that epoch,
+  /// which the owner's stream is not known to come after.
+  template <class F>
+  void for_users_before(Owner owner, BlockId hole, UnitRange range, F&& f) const;
   /// Lets the owner's stream come after those who used that memory before.
   DriverStatus come_after(Owner owner, BlockId hole, UnitRange range);
   DriverStatus come_after(Owner owner, const std::vector<UnitRange>& ranges);
-  /// Whether it comes after them without a wait.
-  bool is_done(Owner owner, BlockId hole, UnitRange range);
-  bool is_done(Owner owner, const std::vector<UnitRange>& ranges);
+  /// When memory was freed there last that it would have to wait for; 0: nobody.
+  Epoch busy_until(Owner owner, BlockId hole, UnitRange range);
+  Epoch busy_until(Owner owner, const std::vector<UnitRange>& ranges);
+  /// Frames that it would have to wait for, by page.
+  [[nodiscard]] Bitmap busy_pages(Owner owner);
+  class Choice;
   /// in_hole() where the hole may be another's.
   Placed in_hole_of_any(const Fit& fit, Unit size, Owner owner);
-  /// The request in memory that others freed, where it lies free; what is done already is taken at
-  /// once, what is not only where the budget is used up. Nothing where there is none to be taken.
-  std::optional<Placed> place_in_others(Unit size, Owner owner, const Demand& demand,
-                                        const std::optional<PageRange>& growth);
-  /// The request in anything free that it can come after, whatever that costs.
-  Placed place_in_all(Unit size, Owner owner, const Demand& demand);
+  /// search_again() where the streams must be told apart.
+  Placed search_among_streams(Unit size, Owner owner, const Demand& demand);
+  /// The request in memory that nobody has to be waited for and new memory, within the budget.
+  /// `may_wait`: there is a place in which it would have to wait.
+  Placed place_without_wait(Unit size, Reach done, bool may_wait, const Demand& demand);
   /// What streams refuse to be waited for is out of every search's reach until the request is done.
   /// Whether there was more of it than before.
   bool set_aside_refused(Owner owner);
@@ -367,21 +383,8 @@ class DeviceHeap {
   /// What streams beside the one with the largest requests may need at a time, within the option's
   /// share of the peak: reserved memory may grow by that to spare a wait.
   [[nodiscard]] std::uint64_t stream_budget_bytes(std::uint64_t peak_bytes) const;
-  /// Whether the request would take reserved memory over that budget.
-  [[nodiscard]] bool over_budget(Unit size, Owner owner, const std::optional<PageRange>& growth,
-                                 const Demand& demand) const;
-  /// How far back in others' memory a request must reach, and a little further.
-  [[nodiscard]] Reach reach_for(Unit size, Owner owner) const;
-  /// The request where it went the last time the program came by, if that is free and old enough.
-  std::optional<Placed> place_as_before(Unit size, Owner owner);
-  /// The request in a window where the device is all but full and the hole `instead` would cost
-  /// more wholly free pages; block 0: it would not.
-  Placed place_in_pieces(const Fit& instead, Unit size, Owner owner);
-  /// A stream uses memory again that it freed itself.
-  void note_reuse(Owner owner, Unit size);
-  /// Memory freed long ago becomes anyone's. Not while a graph is captured: what one stream freed
-  /// can be come after then, while another refuses.
-  void age();
+  /// Whether so many new pages are within that budget.
+  [[nodiscard]] bool within_budget(std::uint64_t missing, const Demand& demand) const;
 
   void note_mapping(bool mapped, DeviceAddress address, std::uint64_t bytes) const {
     if (on_mapping_) [[unlikely]]
@@ -394,7 +397,9 @@ class DeviceHeap {
   void note_lent(bool begins, BlockId block) const;
   Placed in_window(const WindowSpot& spot, Owner owner);
   Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
-  Placed try_ladder(Unit size, Owner owner, const Demand& demand);
+  Placed try_ladder(Unit size, Reach reach, const Demand& demand);
+  /// Whether memory of pools, given up or lent, is everyone's now, for a request that lacks pages.
+  bool take_from_pools(Unit size, Reach reach);
   Placed search_again(Unit size, Owner owner, const Demand& demand);
   /// The last resorts of a request that may fit.
   Placed search_everywhere(Unit size, Owner owner, const Demand& demand);
@@ -522,11 +527,10 @@ class DeviceHeap {
   std::vector<DeviceAddress> page_address_;  // by page of the home
   std::vector<MemHandle> page_handle_;       // by page of the home: its frame's
   std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
-  // By stream: units freed since its last event and not used again by itself, and its largest
-  // request.
+  // By stream: units freed since its last event, and its largest request.
   std::vector<std::uint64_t> open_units_;
   std::vector<Unit> largest_;
-  Recall recall_;
+  PageUses uses_;
   bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
   int requests_ = 0;        // that are being served: one, and its parts
   PoolIndex served_pool_ = 0;
@@ -544,7 +548,6 @@ class DeviceHeap {
   std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
   std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
-  std::uint64_t recalls_ = 0;
   std::uint64_t misses_ = 0;
   std::uint64_t device_bytes_;
   // The driver had no more than this many pages when it last refused or was asked: no growth beyond

@@ -48,7 +48,7 @@ Owner DeviceHeap::owner_with_use(Owner owner, const DeviceStream& stream) {
 DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner general, bool capturing,
                                              const Demand& demand) {
   const Request request(*this);
-  if (open_units_.size() != streams_.streams()) note_streams();
+  note_streams();
   const Unordered unordered(unordered_, capturing);
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
   const bool is_owed = placed.status != Status::ok && lenders_.owes(served_pool_);
@@ -145,7 +145,7 @@ DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner,
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
                                                     bool capturing) {
   const Request request(*this);
-  if (open_units_.size() != streams_.streams()) note_streams();
+  note_streams();
   const Unordered unordered(unordered_, capturing);
   // All of the pool's blocks are like this one, so all its holes are whole pages.
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
@@ -172,7 +172,9 @@ DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner ge
   ++misses_;
   const PoolIndex pool = streams_.sets().pool_of(owner);
   const Reach of_pool(owner, 0, streams_.sets().anyone_in(pool), pool);
-  const Reach everyones(general, unordered_ ? streams_.all_completed() : streams_.now());
+  // In a capture what is everyone's is others': only what is known to be done is good.
+  const Reach everyones = unordered_ ? Reach(owner, streams_.all_completed(), of_pool.anyone, 0)
+                                     : Reach(general, streams_.now());
   auto growth = home_.growth_for(size, of_pool, !vmm_);
   if (use_windows()) {
     const auto plan = [&] { return mapper_.plan_whole_pages(size, everyones); };

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "allocator/device/recall.h"
+#include "allocator/device/place.h"
 #include "allocator/driver/driver.h"
 #include "allocator/stream/stream_sets.h"
 

@@ -27,7 +27,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
   if (spill_bytes_ != 0 && !streams_.any_capturing()) {
     // Device and host memory are told apart by owner, as streams are.
     streams_.tell_apart();
-    if (open_units_.size() != streams_.streams()) note_streams();
+    note_streams();
     ++misses_;
     ask_for_ceiling();
     const std::uint64_t host_pages = (spill_bytes_ - physical_.host_bytes()) / page_bytes_;

@@ -170,6 +170,18 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
   return best;
 }
 
+Fit Home::fit_in(BlockId id, Unit size) const {
+  const Block& hole = blocks_[id];
+  const Unit up = frame_up(hole.begin) << page_shift_;
+  if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
+  if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
+  if (order_ != Order::none || is_of_many_pages(size)) return {id, hole.begin};
+  const Fit at_end{id, hole.end() - size};
+  return pages_broken(hole, {at_end.begin, size}) < pages_broken(hole, {hole.begin, size})
+             ? at_end
+             : Fit{id, hole.begin};
+}
+
 Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {
   const Block& swept = blocks_[swept_.block];
   if (swept.state == BlockState::live && swept.begin == swept_.begin) {
@@ -240,12 +252,37 @@ void Home::free_elsewhere(BlockId id, Owner owner, Epoch epoch) {
   // Record 0 is no block, so it is no hole either.
   const bool up = blocks_[next].state == BlockState::hole;
   const bool down = blocks_[prev].state == BlockState::hole;
+  if (!page_epoch_.empty() && !holds_apart_ && pool_of(owner) == 0) {
+    free_for_everyone(id, owner, epoch);
+    return;
+  }
   if ((up && blocks_[next].owner != owner) || (down && blocks_[prev].owner != owner)) [[unlikely]] {
     free_beside_others(id, owner, epoch);
     return;
   }
   // Where it is the last part of a page to be free, other owners' holes may make up the rest.
   note_mixed(join(id, up ? next : 0, down ? prev : 0, owner, epoch));
+}
+
+void Home::free_for_everyone(BlockId id, Owner owner, Epoch epoch) {
+  const auto joins = [&](BlockId other) {
+    return blocks_[other].state == BlockState::hole && pool_of(blocks_[other].owner) == 0;
+  };
+  const BlockId next = joins(blocks_[id].next) ? blocks_[id].next : 0;
+  const BlockId prev = joins(blocks_[id].prev) ? blocks_[id].prev : 0;
+  const Unit begin = prev != 0 ? blocks_[prev].begin : blocks_[id].begin;
+  const Unit end = next != 0 ? blocks_[next].end() : blocks_[id].end();
+  const auto is_its = [&](BlockId other) { return other == 0 || blocks_[other].owner == owner; };
+  if (!is_its(next) || !is_its(prev) || !lies_inside_page(begin, end)) owner = kAnyone;
+  bool changed = false;
+  for (const BlockId other : {next, prev}) {
+    if (is_its(other)) continue;
+    change_owner(other, owner, blocks_[other].extra);
+    changed = true;
+  }
+  const BlockId hole = join(id, next, prev, owner, epoch);
+  // A neighbour that was held apart may lie beside another hole of everyone's.
+  note_mixed(changed ? merge(hole) : hole);
 }
 
 // While there is one stream, a neighbour that anyone may use becomes its own, and memory freed for

@@ -80,6 +80,8 @@ struct Reach {
   /// The pool whose owners the others are, and a second one.
   std::uint16_t others_pool = 0;
   std::uint16_t others_pool_too = others_pool;
+  /// Frames that are not to be had, whosever they are, by page; none where this is not set.
+  const Bitmap* except = nullptr;
 };
 
 class Home {
@@ -131,6 +133,10 @@ class Home {
   ///   hole           [.......................]          a request of 1.5 pages:
   ///   at its begin   [xxxxxxxxxxxx...........]          breaks 2 of 2 whole pages
   ///   at its end     [...........xxxxxxxxxxxx]          breaks 1
+  /// Places that are good as they are, of those that fit() would look at and a few more, its own
+  /// memory's first: the first for which good(fit) holds; hole 0: none of them.
+  template <class Good>
+  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Good&& good) const;
   [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
     const BlockId hole = best_fit(size, owner, anyone);
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
@@ -163,6 +169,10 @@ class Home {
   /// From now on, with several streams: every page remembers when memory in it was freed last
   /// (`now` where that is not known), and a stream takes its own memory before anyone's.
   void tell_streams_apart(Epoch now);
+  /// Whether what streams free stays theirs until it is settled; else it is everyone's, but what
+  /// lies within a page that nobody else has a part of free.
+  void hold_streams_apart(bool apart) { holds_apart_ = apart; }
+  [[nodiscard]] bool holds_streams_apart() const { return holds_apart_; }
   /// Holes of `owner` freed in epoch `last` or before belong to `anyone` from now on.
   /// Whether there were any. `stamp`: as if freed in that epoch.
   bool settle(Owner owner, Epoch last, Owner anyone = kAnyone, std::optional<Epoch> stamp = {});
@@ -203,10 +213,11 @@ class Home {
 
   /// Whether all of the page's frame is free and within reach.
   [[nodiscard]] bool is_free(PageId page, Reach reach) const {
-    return owned_page(page, reach.anyone) ||
-           (reach.owner != kAnyone && owned_page(page, reach.owner)) ||
-           (reach.others_up_to != 0 && others_page(page, reach)) ||
-           (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
+    const bool free = owned_page(page, reach.anyone) ||
+                      (reach.owner != kAnyone && owned_page(page, reach.owner)) ||
+                      (reach.others_up_to != 0 && others_page(page, reach)) ||
+                      (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
+    return free && !is_excepted(page, reach);
   }
   /// How many pages are wholly free.
   [[nodiscard]] PageId free_pages(Reach reach) const;
@@ -224,9 +235,11 @@ class Home {
   [[nodiscard]] Unit free_prefix(PageId page, Reach reach) const;
   /// Whether the part of a hole that lies in that page's frame is within reach.
   [[nodiscard]] bool is_within(const Block& hole, PageId page, Reach reach) const {
-    return usable(hole, reach) ||
-           (reach.others_up_to != 0 && may_be_other(hole.owner, reach) &&
-            (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
+    const bool within =
+        usable(hole, reach) ||
+        (reach.others_up_to != 0 && may_be_other(hole.owner, reach) &&
+         (hole.extra <= reach.others_up_to || page_epoch_[page] <= reach.others_up_to));
+    return within && !is_excepted(page, reach);
   }
   /// The hole that contains that unit, which must be free. Quick where the hole touches a frame's
   /// boundary (a wholly free frame, a suffix or a prefix).
@@ -283,6 +296,8 @@ class Home {
   /// Of a stream's own hole and anyone's, the one that a request goes to.
   [[nodiscard]] BlockId better_of(BlockId mine, BlockId common) const;
   [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
+  /// The same in that hole, which is large enough.
+  [[nodiscard]] Fit fit_in(BlockId hole, Unit size) const;
   /// Behind the last block of the sweep, or at the begin of the largest hole. One of them fits.
   [[nodiscard]] Fit fit_in_sweep(Unit size, Owner owner, Owner anyone) const;
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
@@ -299,6 +314,11 @@ class Home {
   [[nodiscard]] static bool usable(const Block& hole, Reach reach) {
     return hole.owner == reach.anyone || hole.owner == reach.owner;
   }
+  [[nodiscard]] static bool is_excepted(PageId page, Reach reach) {
+    return reach.except != nullptr && reach.except->test(page);
+  }
+  /// Units free at the end of a hole, within reach.
+  [[nodiscard]] Unit free_end(const Block& hole, Reach reach) const;
   [[nodiscard]] bool may_be_other(Owner owner, Reach reach) const {
     const std::uint16_t pool = pool_of(owner);
     return pool == reach.others_pool || pool == reach.others_pool_too;
@@ -376,6 +396,8 @@ class Home {
   [[gnu::noinline]] void free_elsewhere(BlockId block, Owner owner, Epoch epoch);
   /// free() where a neighbour is another owner's hole.
   void free_beside_others(BlockId block, Owner owner, Epoch epoch);
+  /// free() of memory in no pool, with several streams that are not held apart.
+  void free_for_everyone(BlockId block, Owner owner, Epoch epoch);
   /// A block becomes free memory, joined with the holes before and behind it (0: not with that);
   /// the hole it is part of then.
   BlockId join(BlockId block, BlockId next, BlockId prev, Owner owner, Epoch epoch);
@@ -383,8 +405,8 @@ class Home {
   void unlink(BlockId block);
   /// Gives the parts of a hole to `aside` that were freed after that epoch.
   void split_aside(BlockId hole, Epoch last, Owner aside);
-  /// Merges a filed hole with its neighbours of the same owner.
-  void merge(BlockId hole);
+  /// Merges a filed hole with its neighbours of the same owner; the hole that this makes.
+  BlockId merge(BlockId hole);
   /// A block that is not in the chain of neighbours yet.
   BlockId make_block(UnitRange range, BlockState state);
   BlockId insert_after(BlockId before, UnitRange range, BlockState state);
@@ -398,6 +420,7 @@ class Home {
   BlockId first_ = 0;
   std::uint64_t free_units_ = 0;
   HoleTally tally_;
+  bool holds_apart_ = false;
   std::int64_t holes_by_aside_ = 0;  // holes there are only because memory is set aside
   Order order_ = Order::none;
   // The last blocks of the sweep, if they are still live and there.

@@ -23,6 +23,31 @@ inline BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
   return better_of(mine, shared->bins.best_fit(size));
 }
 
+template <class Good>
+Fit Home::fit_where(Unit size, Owner owner, Good&& good) const {
+  constexpr int kHolesAsked = 8;  // of each owner
+  if (order_ == Order::sweep && size >= kLargeUnits && fit(size, owner).hole != 0) {
+    const Fit swept = fit_in_sweep(size, owner, kAnyone);
+    if (good(swept)) return swept;
+  }
+  for (const Owner of : {owner, kAnyone}) {
+    Holes* holes = holes_of(of);
+    BlockId id = holes != nullptr ? holes->bins.best_fit(size) : 0;
+    for (int asked = 0; asked < kHolesAsked && id != 0; id = holes->bins.after(id)) {
+      if (blocks_[id].size < size) continue;
+      ++asked;
+      const Block& hole = blocks_[id];
+      const Fit fit = size < kLargeUnits ? Fit{id, hole.begin} : fit_in(id, size);
+      if (good(fit)) return fit;
+      // Beyond the page that it shares with what lies before.
+      const Fit behind{id, frame_up(hole.begin) << page_shift_};
+      const bool fits = behind.begin + size <= hole.end() && behind.begin > fit.begin;
+      if (fits && size >= page_units_ && good(behind)) return behind;
+    }
+  }
+  return {};
+}
+
 inline void Home::move_begin(BlockId id, Unit begin) {
   const Block& hole = blocks_[id];
   const Unit end = hole.end();

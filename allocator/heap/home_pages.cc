@@ -72,7 +72,7 @@ std::optional<PageRange> Home::growth_for(Unit size, Reach reach, bool barrier) 
       Unit have = 0;
       if (absent.prev != 0) {
         const Block& below = blocks_[absent.prev];
-        if (below.state == BlockState::hole && usable(below, reach)) have = below.size;
+        if (below.state == BlockState::hole && usable(below, reach)) have = free_end(below, reach);
       }
       PageId need = page_up(size > have ? size - have : 0);
       if (need > room) continue;
@@ -81,6 +81,15 @@ std::optional<PageRange> Home::growth_for(Unit size, Reach reach, bool barrier) 
     if (!best || candidate.count < best->count) best = candidate;
   }
   return best;
+}
+
+Unit Home::free_end(const Block& hole, Reach reach) const {
+  if (reach.except == nullptr) return hole.size;
+  Unit begin = hole.end();
+  while (begin > hole.begin && !is_excepted(page_down(begin - 1), reach)) {
+    begin = std::max(hole.begin, page_down(begin - 1) << page_shift_);
+  }
+  return hole.end() - begin;
 }
 
 BlockId Home::hole_below(PageId first, Reach reach) const {

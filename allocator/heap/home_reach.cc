@@ -170,7 +170,7 @@ std::optional<Epoch> Home::epoch_needed(Unit size, Reach reach) const {
   return *last;
 }
 
-void Home::merge(BlockId id) {
+BlockId Home::merge(BlockId id) {
   const auto joins = [&](BlockId other) {
     return other != 0 && blocks_[other].state == BlockState::hole &&
            blocks_[other].owner == blocks_[id].owner;
@@ -185,6 +185,7 @@ void Home::merge(BlockId id) {
     unlink(next);
     move_end(id, end);
   }
+  return id;
 }
 
 // --- the view by page --------------------------------------------------------------------------
@@ -232,18 +233,25 @@ Bitmap Home::pages_within(Reach reach) const {
   for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
     if (mixed_page(page, reach)) within.set(page);
   }
-  if (reach.others_up_to == 0) return within;
-  for_each_other(reach, [&](const Holes& holes) {
-    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
-         page = holes.pages.find_set(page + 1)) {
-      if (page_epoch_[page] <= reach.others_up_to) within.set_range(page, page + 1);
-    }
-  });
+  if (reach.others_up_to != 0) {
+    for_each_other(reach, [&](const Holes& holes) {
+      for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
+           page = holes.pages.find_set(page + 1)) {
+        if (page_epoch_[page] <= reach.others_up_to) within.set_range(page, page + 1);
+      }
+    });
+  }
+  for (PageId page = reach.except != nullptr ? reach.except->find_set(0) : Bitmap::npos;
+       page != Bitmap::npos; page = reach.except->find_set(page + 1)) {
+    within.clear(page);
+  }
   return within;
 }
 
 PageId Home::free_pages(Reach reach) const {
-  if (reach.others_up_to != 0 || mixed_.count() != 0) return pages_within(reach).count();
+  if (reach.others_up_to != 0 || mixed_.count() != 0 || reach.except != nullptr) {
+    return pages_within(reach).count();
+  }
   PageId count = 0;
   if (Holes* anyones = holes_of(reach.anyone); anyones != nullptr) count = anyones->pages.count();
   Holes* own = reach.owner == reach.anyone ? nullptr : holes_of(reach.owner);

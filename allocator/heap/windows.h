@@ -75,6 +75,15 @@ class Windows {
   /// one.
   [[nodiscard]] std::optional<WindowSpot> find(Unit size, Reach reach) const;
 
+  /// Calls f(spot) for the first such run in each extent that has one.
+  template <class F>
+  void for_each_spot(Unit size, Reach reach, F&& f) const {
+    for (const Extent& extent : extents_) {
+      if (windows_[extent.window].retired) continue;
+      if (const auto spot = find_in(extent, size, reach)) f(*spot);
+    }
+  }
+
   /// Whether that spot, of a window that is there, is free and within reach.
   [[nodiscard]] bool is_free(const WindowSpot& spot, Reach reach) const;
 

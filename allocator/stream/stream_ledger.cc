@@ -81,13 +81,16 @@ bool StreamLedger::ask_after_stream(StreamIndex user, StreamIndex other, Epoch e
   if (refuses(other, epoch)) return false;
   Stream& stream = streams_[other];
   stream.wanted = now_;
-  if (stream.covered < epoch) {
+  const bool records = stream.covered < epoch;
+  if (records) {
     const DriverStatus status = close_epoch(other, true);
     if (status != DriverStatus::ok) {
       refuse(other, stream.covered, status);
       return false;
     }
   }
+  if (stream.asked == time_ && !records) return false;
+  stream.asked = time_;
   return poll_one(other) == DriverStatus::ok && is_after_stream(user, other, epoch);
 }
 
@@ -104,7 +107,7 @@ DriverStatus StreamLedger::order_after_stream(StreamIndex user, StreamIndex othe
   Stream& freed = streams_[other];
   freed.wanted = now_;
   // Often it is done by now, and nobody has to wait. Who is not told so waits.
-  (void)poll_one(other);
+  if (std::exchange(freed.asked, time_) != time_) (void)poll_one(other);
   if (is_after_stream(user, other, epoch)) return DriverStatus::ok;
   if (freed.covered < epoch) {
     const DriverStatus status = close_epoch(other, true);
@@ -270,7 +273,7 @@ DriverStatus StreamLedger::synchronize() const {
 DriverStatus StreamLedger::finish() {
   if (const DriverStatus status = synchronize(); status != DriverStatus::ok) return status;
   forget_pending();
-  forget_refusals();
+  begin_request();
   for (Stream& stream : streams_) {
     stream.completed = now_;
     stream.covered = now_;

@@ -92,6 +92,18 @@ class StreamLedger {
   /// Makes it so, by a wait on the device where nothing else does. Where a stream refuses, what
   /// that means for other memory is in refused_after().
   DriverStatus order_after(Owner user, Owner freed_by, Epoch epoch);
+  /// The same of one stream's frees.
+  [[nodiscard]] bool is_after_one(Owner user, StreamIndex other, Epoch epoch) const {
+    return is_after_stream(sets_.members(user).front(), other, wanted(other, epoch));
+  }
+  bool ask_after_one(Owner user, StreamIndex other, Epoch epoch) {
+    return ask_after_stream(sets_.members(user).front(), other, wanted(other, epoch));
+  }
+  DriverStatus order_after_one(Owner user, StreamIndex other, Epoch epoch) {
+    return order_after_stream(sets_.members(user).front(), other, wanted(other, epoch));
+  }
+  /// The last epoch in which the stream freed anything.
+  [[nodiscard]] Epoch last_free(StreamIndex stream) const { return streams_[stream].last_free; }
   /// Where captures are watched for: those that are capturing refuse, as far as `user` would have
   /// to wait for what they freed.
   void ask_refusals(Owner user);
@@ -105,7 +117,8 @@ class StreamLedger {
   /// refused; kNoEpoch: none of it is known to be so.
   [[nodiscard]] Epoch refused_after(Owner freed_by) const;
   /// Another request, or another time: they may not refuse any more.
-  void forget_refusals() {
+  void begin_request() {
+    ++time_;
     newly_refused_ = false;
     refusals_.clear();
   }
@@ -162,6 +175,7 @@ class StreamLedger {
     Epoch first_open = 0;     // of the frees that no event covers; where covered < last_free
     Epoch covered = kBefore;  // by the last event recorded
     Epoch completed = kBefore;
+    std::uint64_t asked = 0;   // when its events were
     Epoch wanted = 0;          // when another stream last used what it freed; 0: never
     std::vector<Epoch> after;  // by stream: what its work comes after by waits on the device
     std::deque<Pending> pending;
@@ -224,6 +238,7 @@ class StreamLedger {
   CaptureOrder captures_;
   std::map<StreamIndex, Refusal> refusals_;
   bool newly_refused_ = false;
+  std::uint64_t time_ = 1;  // events are asked once in each
   std::uint64_t waits_ = 0;
 };
 

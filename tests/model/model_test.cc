@@ -142,7 +142,6 @@ struct Tally {
   std::uint64_t peak_spilled_bytes = 0;
   std::uint64_t refused = 0;
   std::uint64_t refused_in_captures = 0;
-  std::uint64_t recalls = 0;
   std::uint64_t restored = 0;
   std::uint64_t not_restored = 0;
 };
@@ -212,7 +211,6 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
       std::max(tally.peak_spilled_bytes, machine.allocator().spill().peak_bytes);
   tally.refused += machine.refused();
   tally.refused_in_captures += machine.refused_in_captures();
-  tally.recalls += machine.allocator().counters().recalls;
   tally.restored += machine.restored();
   tally.not_restored += machine.not_restored();
   ASSERT_EQ(machine.finish(), "") << "case " << c.name << ", seed " << seed;
@@ -263,13 +261,14 @@ TEST_P(Model, HoldsInLongRuns) {
   const WindowCounters& windows = tally.windows;
   fmt::print(
       "{}: {} operations:{}\n  windows: {} made, {} extended, {} repaired, {} evicted, {} hits\n"
-      "  {} requests refused, {} of them in captures; {} recalls; {} states restored, {} not\n",
+      "  {} requests refused, {} of them in captures; {} states restored, {} not\n",
       GetParam().name, sum, text, windows.made, windows.extended, windows.repaired, windows.evicted,
-      windows.hits, tally.refused, tally.refused_in_captures, tally.recalls, tally.restored,
-      tally.not_restored);
+      windows.hits, tally.refused, tally.refused_in_captures, tally.restored, tally.not_restored);
   EXPECT_GT(counts[0], sum / 4);
   EXPECT_GT(counts[1] + counts[21], sum / 4);  // a copy frees, too
-  EXPECT_GT(counts[5], 0U);
+  if (GetParam().style.repeats == 0 || sum >= 80'000) {
+    EXPECT_GT(counts[5], 0U);
+  }
   if (GetParam().style.faults) {
     EXPECT_GT(counts[7], 0U);
   }
@@ -294,9 +293,6 @@ TEST_P(Model, HoldsInLongRuns) {
     EXPECT_GT(tally.restored, 0U);
     EXPECT_GT(tally.not_restored, 0U);
     EXPECT_GT(windows.evicted, 0U);
-  }
-  if (GetParam().style.repeats != 0) {
-    EXPECT_GT(tally.recalls, GetParam().style.pools ? 0 : sum / 2000);
   }
   if (GetParam().machine.allocator.spill != 0) {
     EXPECT_GT(tally.peak_spilled_bytes, 0U);

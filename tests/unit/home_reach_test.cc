@@ -17,6 +17,7 @@ class HomeReach : public ::testing::Test {
 
   HomeReach() {
     home.tell_streams_apart(0);
+    home.hold_streams_apart(true);
     home.note_pool(kPooled, kPool);
   }
   // Pages, as somebody's memory that is freed in that epoch.

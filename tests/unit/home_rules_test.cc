@@ -64,6 +64,7 @@ class HomeRules : public ::testing::Test {
 TEST_F(HomeRules, HoldAtFirst) {
   EXPECT_EQ(wrong_with(home), "nothing");
   home.tell_streams_apart(1);
+  home.hold_streams_apart(true);
   EXPECT_EQ(wrong_with(home), "nothing");
 }
 
@@ -141,6 +142,7 @@ TEST_F(HomeRules, TheirBeginsInAPageAreKnown) {
 
 TEST_F(HomeRules, NeighboursOfOneOwnerAreOneHole) {
   home.tell_streams_apart(1);
+  home.hold_streams_apart(true);
   home.free(middle, kTwo, 2);
   home.validate();
   blocks[large].owner = kTwo;
@@ -167,6 +169,7 @@ TEST_F(HomeRules, FreeEndsOfPagesAddUp) {
 
 TEST_F(HomeRules, PagesHaveTheirOwners) {
   home.tell_streams_apart(1);
+  home.hold_streams_apart(true);
   RuleBreaker::page_owner(home).at(0) = kOne;  // is in use
   expect("a page's owner is wrong");
   RuleBreaker::page_owner(home).at(0) = RuleBreaker::kNobody;

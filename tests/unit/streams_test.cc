@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allocator/device/recall.h"
 #include "allocator/stream/stream_ledger.h"
 #include "tests/support/on_device.h"
 
@@ -115,6 +114,7 @@ TEST_F(Ledger, WaitsOnceAndOnlyWhereItMust) {
   EXPECT_EQ(ledger->waits(), 1U);  // as before
   EXPECT_FALSE(ledger->is_after(owners[2], owners[0], freed));
   gpu.advance(2000);
+  ledger->begin_request();
   EXPECT_EQ(ledger->order_after(owners[2], owners[0], freed), DriverStatus::ok);
   EXPECT_EQ(ledger->waits(), 1U);  // it was done
 }
@@ -153,35 +153,6 @@ TEST_F(Ledger, RecordsEventsOnlyWhereSomebodyWantsThem) {
   quiet.note_free(one);
   EXPECT_EQ(quiet.end_epoch(0), DriverStatus::ok);
   EXPECT_EQ(counting.counts().of(DriverCall::event_record), recorded + 1);
-}
-
-// --- recall --------------------------------------------------------------------------------------
-
-TEST(RecallTest, FollowsAProgramThatRepeats) {
-  Recall recall;
-  int known = 0;
-  for (int step = 0; step < 4; ++step) {
-    // Three layers that ask for the same, then something else: layers must not be taken for steps.
-    for (Unit i = 0; i < 40; ++i) {
-      const Unit size = i < 30 ? 4096 + i % 10 : 9000 + i;
-      const Place* const before = recall.follow(1, size);
-      if (step == 3) {
-        ASSERT_NE(before, nullptr) << i;
-        EXPECT_EQ(before->spot.begin, 2000 + i);
-        ++known;
-      }
-      recall.note({0, {0, static_cast<Unit>(1000 * (step == 0 ? 1 : 2) + i), size}});
-    }
-  }
-  EXPECT_EQ(known, 40);
-}
-
-TEST(RecallTest, KnowsNothingOfAProgramThatDoesNot) {
-  Recall recall;
-  for (Unit i = 0; i < 100000; ++i) {
-    EXPECT_EQ(recall.follow(1, 4096 + i), nullptr);
-    recall.note({0, {0, i, 4096 + i}});
-  }
 }
 
 // --- the allocator -------------------------------------------------------------------------------
