@@ -25,6 +25,8 @@ namespace {
 // An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
 // shorter waits and more events. Measured, docs/measurements.md.
 constexpr std::uint64_t kEpochsPerMemory = 64;
+// Of memory inside a page that one stream freed so many epochs ago all is everyone's.
+constexpr Epoch kSettledAfter = 1;
 
 }  // namespace
 
@@ -289,6 +291,7 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   if (streams_.watches_captures() && streams_.sets().pool_of(owner) != 0) {
     streams_.note_captured_free(block, owner);
   }
+  const Epoch before = streams_.now();
   for (const StreamIndex stream : streams_.sets().members(owner)) {
     if (streams_.sets().pool_of(owner) != 0) break;
     open_units_[stream] += size;
@@ -296,6 +299,15 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
     // A stream the program has destroyed refuses; who wants its memory waits for the device then.
     (void)streams_.end_epoch(stream);
     open_units_[stream] = 0;
+  }
+  if (streams_.now() != before && !home_.holds_streams_apart()) settle(kSettledAfter);
+}
+
+void DeviceHeap::settle(Epoch age) {
+  if (streams_.now() <= age) return;
+  for (std::size_t owner = 1; owner <= streams_.sets().owners(); ++owner) {
+    if (streams_.sets().pool_of(static_cast<Owner>(owner)) != 0) continue;
+    home_.settle(static_cast<Owner>(owner), streams_.now() - age);
   }
 }
 

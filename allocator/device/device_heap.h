@@ -368,6 +368,8 @@ class DeviceHeap {
   Epoch busy_until(Owner owner, const std::vector<UnitRange>& ranges);
   /// Frames that it would have to wait for, by page.
   [[nodiscard]] Bitmap busy_pages(Owner owner);
+  /// What streams freed so many epochs ago or before is everyone's from now on.
+  void settle(Epoch age);
   class Choice;
   /// in_hole() where the hole may be another's.
   Placed in_hole_of_any(const Fit& fit, Unit size, Owner owner);

@@ -4,8 +4,8 @@
 //   stream 0   7   7   -   9   9      who takes pages 1 to 3 comes after epoch 9 of stream 0,
 //   stream 1   -   8   8   -   -      and after epoch 8 of stream 1
 //
-// Free memory is everyone's (home.h). After whom somebody must come who takes it, this says; whether
-// that is a wait, the ledger (stream_ledger.h).
+// Free memory is everyone's (heap/home.h). After whom one must come who takes it, this says;
+// whether that is a wait, the ledger does (stream_ledger.h).
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class PageUses {
 
  private:
   PageId pages_;
-  std::vector<std::vector<Epoch>> freed_;  // by stream and page; a stream's are none before its first
+  std::vector<std::vector<Epoch>> freed_;  // by stream and page; none before a stream's first free
 };
 
 }  // namespace gapless

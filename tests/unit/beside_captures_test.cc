@@ -47,6 +47,20 @@ TEST_F(BesideCaptures, WhatACapturingStreamFreesIsNotTheOnlyMemory) {
   for (const DeviceAddress address : blocks) free(address);
 }
 
+TEST_F(BesideCaptures, APageThatItFreedAPartOfIsOthersAsFarAsTheyHadIt) {
+  start({.capacity = 2 * MiB, .settings = "stream_budget:0"});
+  const DeviceAddress old = alloc(MiB, 0);
+  const DeviceAddress young = alloc(MiB, side);
+  free(old);
+  capture(side);
+  free(young);
+  EXPECT_EQ(alloc(MiB, third), old);
+  EXPECT_EQ(try_alloc(MiB, third), Status::out_of_memory);
+  end_capture();
+  free(alloc(MiB, third));
+  free(old);
+}
+
 // Before the capture the same stream freed other pages of the same hole.
 TEST_F(BesideCaptures, WhatItFreedBeforeIsHadPageByPage) {
   start({.capacity = 32 * MiB, .settings = "stream_budget:0"});

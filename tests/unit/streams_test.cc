@@ -329,6 +329,54 @@ TEST_F(SeveralStreams, BudgetComesBeforeAWait) {
   free(b);
 }
 
+// The simulated GPU says where one does not come after the other (TearDown).
+TEST_F(SeveralStreams, WhoTakesAWindowsPagesComesAfterItsBlock) {
+  start({.capacity = 10 * MiB, .settings = "stream_budget:0"});
+  free(alloc(512, side));
+  std::vector<DeviceAddress> pages;
+  for (int i = 0; i < 5; ++i) pages.push_back(alloc(2 * MiB, side, 0));
+  for (const std::size_t i : {0U, 2U, 4U}) free(pages[i]);
+  gpu->advance(10'000'000);
+  const DeviceAddress window = alloc(6 * MiB, side);
+  ASSERT_EQ(allocator->report().windows, 1U);
+  free(window);
+  EXPECT_EQ(alloc(6 * MiB, 0), window);
+  EXPECT_EQ(allocator->counters().waits, 1U);
+  free(window);
+  for (const std::size_t i : {1U, 3U}) free(pages[i]);
+}
+
+TEST_F(SeveralStreams, APartOfAPageThatTwoFreedIsEveryones) {
+  start({.capacity = 2 * MiB, .settings = "stream_budget:0"});
+  const DeviceAddress first = alloc(MiB / 2, 0);
+  const DeviceAddress second = alloc(MiB / 2, side);
+  const DeviceAddress last = alloc(MiB, 0);
+  free(first);
+  EXPECT_EQ(alloc(MiB / 2, 0), first);  // its own: nobody is waited for
+  EXPECT_EQ(allocator->counters().waits, 0U);
+  free(first);
+  free(second);
+  EXPECT_EQ(alloc(MiB, 0), first);
+  EXPECT_EQ(allocator->counters().waits, 1U);
+  free(first);
+  free(last);
+}
+
+// Beyond the page that it shares with what another stream freed there.
+TEST_F(SeveralStreams, ThePageThatAHoleSharesIsLeftOut) {
+  start({.settings = "stream_budget:0"});
+  free(alloc(512, side));
+  const DeviceAddress first = alloc(3 * MiB, side);
+  const DeviceAddress rest = alloc(13 * MiB, 0);
+  free(rest);
+  free(alloc(MiB, side));  // a little of it, in the first one's last page
+  const std::uint64_t waits = allocator->counters().waits;
+  EXPECT_EQ(alloc(10 * MiB, 0), first + 4 * MiB);
+  EXPECT_EQ(allocator->counters().waits, waits);
+  free(first + 4 * MiB);
+  free(first);
+}
+
 TEST_F(SeveralStreams, TheOldestIsTakenFirst) {
   start({.settings = "stream_budget:0"});
   const DeviceAddress old = alloc(8 * MiB, 0);
