@@ -263,7 +263,10 @@ void Home::free_elsewhere(BlockId id, Owner owner, Epoch epoch) {
 
 void Home::free_for_everyone(BlockId id, Owner owner, Epoch epoch) {
   // What lies inside a page stays apart from what others used there, until it is settled.
-  const bool inside = lies_inside_page(blocks_[id].begin, blocks_[id].end());
+  const auto is_part_of_page = [&](Unit first, Unit last_end) {
+    return last_end - first < page_units_ && page_down(first) == page_down(last_end - 1);
+  };
+  const bool inside = is_part_of_page(blocks_[id].begin, blocks_[id].end());
   const auto joins = [&](BlockId other) {
     if (blocks_[other].state != BlockState::hole) return false;
     return blocks_[other].owner == owner || (!inside && pool_of(blocks_[other].owner) == 0);
@@ -273,7 +276,7 @@ void Home::free_for_everyone(BlockId id, Owner owner, Epoch epoch) {
   const Unit begin = prev != 0 ? blocks_[prev].begin : blocks_[id].begin;
   const Unit end = next != 0 ? blocks_[next].end() : blocks_[id].end();
   const auto is_its = [&](BlockId other) { return other == 0 || blocks_[other].owner == owner; };
-  if (!is_its(next) || !is_its(prev) || !lies_inside_page(begin, end)) owner = kAnyone;
+  if (!is_its(next) || !is_its(prev) || !is_part_of_page(begin, end)) owner = kAnyone;
   bool changed = false;
   for (const BlockId other : {next, prev}) {
     if (is_its(other)) continue;

@@ -362,6 +362,19 @@ TEST_F(SeveralStreams, APartOfAPageThatTwoFreedIsEveryones) {
   free(last);
 }
 
+// PyTorch's test_record_stream_on_shifted_view.
+TEST_F(SeveralStreams, WhatAnotherUsesStillKeepsOnlyItselfFromAPagesRest) {
+  start({.settings = "stream_budget:0"});
+  const DeviceAddress block = alloc(512, side);
+  EXPECT_EQ(allocator->record_stream(block, third), Status::ok);
+  gpu->order(0, side, third);
+  write(block, 512, third);
+  free(block);
+  EXPECT_EQ(alloc(512, side), block + 512);
+  EXPECT_EQ(allocator->counters().waits, 0U);
+  free(block + 512);
+}
+
 // Beyond the page that it shares with what another stream freed there.
 TEST_F(SeveralStreams, ThePageThatAHoleSharesIsLeftOut) {
   start({.settings = "stream_budget:0"});
