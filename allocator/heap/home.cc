@@ -151,32 +151,35 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     const Block& hole = blocks_[id];
     if (hole.size < size) continue;
     ++tried;
-    const Fit fit = fit_in(id, size);
     // Before absent pages memory is as good as new. A program that has all of it again, step by
     // step or anew, is to find its blocks side by side as it did while they came.
-    if (at_begin || blocks_[hole.next].state == BlockState::absent) return fit;
-    const PageId broken = pages_broken(hole, {fit.begin, size});
-    if (broken >= least) continue;
-    least = broken;
-    best = fit;
-    if (least <= enough) return best;
+    if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
+    // What is whole pages long breaks as few as it can where it begins with one, and is as many
+    // whole pages when it is freed.
+    const Unit up = frame_up(hole.begin) << page_shift_;
+    if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
+    if (at_begin) return {id, hole.begin};
+    for (const Unit begin : {hole.begin, hole.end() - size}) {
+      const PageId broken = pages_broken(hole, {begin, size});
+      if (broken >= least) continue;
+      least = broken;
+      best = {id, begin};
+      if (least <= enough) return best;
+    }
   }
   return best;
 }
 
 Fit Home::fit_in(BlockId id, Unit size) const {
   const Block& hole = blocks_[id];
-  const Fit at_begin{id, hole.begin};
-  if (blocks_[hole.next].state == BlockState::absent) return at_begin;
-  // What is whole pages long breaks as few as it can where it begins with one, and is as many
-  // whole pages when it is freed.
   const Unit up = frame_up(hole.begin) << page_shift_;
+  if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
   if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
-  if (order_ != Order::none || is_of_many_pages(size)) return at_begin;
+  if (order_ != Order::none || is_of_many_pages(size)) return {id, hole.begin};
   const Fit at_end{id, hole.end() - size};
-  const bool breaks_fewer =
-      pages_broken(hole, {at_end.begin, size}) < pages_broken(hole, {hole.begin, size});
-  return breaks_fewer ? at_end : at_begin;
+  return pages_broken(hole, {at_end.begin, size}) < pages_broken(hole, {hole.begin, size})
+             ? at_end
+             : Fit{id, hole.begin};
 }
 
 Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {
