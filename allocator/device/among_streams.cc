@@ -7,8 +7,9 @@
 //   a hole or a place, with a wait           that was used longest ago
 //   a window over all that is free           with a wait for whoever used it
 //
-// Who used what is known by page (page_uses.h). What lies within a page and is one stream's alone
-// stays that stream's: small blocks are asked for again and again, and nobody is waited for there.
+// Who used what is known by page (page_uses.h). A piece of a page that one stream freed stays that
+// stream's until an epoch ends: small blocks are asked for again and again, and a piece that is in
+// use still would keep all of its page from others.
 //
 // While a graph may be captured what streams free stays theirs, side by side in the home: of one
 // page that a stream has freed a part of nothing could be had then, if that stream refuses.
@@ -25,7 +26,8 @@ namespace {
 // An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
 // shorter waits and more events. Measured, docs/measurements.md.
 constexpr std::uint64_t kEpochsPerMemory = 64;
-// Of memory inside a page that one stream freed so many epochs ago all is everyone's.
+// Pieces of a page that were freed so many epochs ago are everyone's; four cost more memory
+// (docs/experiments/several-streams.md).
 constexpr Epoch kSettledAfter = 1;
 
 }  // namespace
@@ -163,12 +165,11 @@ Bitmap DeviceHeap::busy_pages(Owner owner) {
   const Frames& frames = home_.frames();
   for (StreamIndex stream = 0; stream < uses_.streams(); ++stream) {
     if (streams_.ask_after_one(owner, stream, streams_.last_free(stream))) continue;
-    for (PageId page = 0; page < home_.max_pages(); ++page) {
-      if (busy.test(page) || !home_.is_present(page)) continue;
-      const Epoch epoch = uses_.last(stream, page, page + 1);
-      if (epoch == 0 || streams_.is_after_one(owner, stream, epoch)) continue;
+    uses_.for_each_page(stream, [&](PageId page, Epoch epoch) {
+      if (busy.test(page) || !home_.is_present(page)) return;
+      if (streams_.is_after_one(owner, stream, epoch)) return;
       busy.set_range(frames.begin(page), frames.end(page));
-    }
+    });
   }
   return busy;
 }
@@ -319,8 +320,8 @@ std::uint64_t DeviceHeap::stream_budget_bytes(std::uint64_t peak_bytes) const {
 }
 
 bool DeviceHeap::within_budget(std::uint64_t missing, const Demand& demand) const {
-  if (missing == 0 || options_.cross_stream == CrossStream::completed) return room_for(missing);
   if (!room_for(missing)) return false;
+  if (missing == 0 || options_.cross_stream == CrossStream::completed) return true;
   const std::uint64_t allowed =
       std::max(copies_allowance(), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
   return reserved_bytes() + missing * page_bytes_ <= allowed;

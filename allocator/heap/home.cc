@@ -143,7 +143,6 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
   constexpr int kHolesTried = 3;
   const bool at_begin = order_ != Order::none || is_of_many_pages(size);
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
-  const PageId enough = page_down(size);  // hardly any place breaks fewer
   Fit best;
   PageId least = UINT32_MAX;
   BlockId id = first;
@@ -151,35 +150,32 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     const Block& hole = blocks_[id];
     if (hole.size < size) continue;
     ++tried;
-    // Before absent pages memory is as good as new. A program that has all of it again, step by
-    // step or anew, is to find its blocks side by side as it did while they came.
-    if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
-    // What is whole pages long breaks as few as it can where it begins with one, and is as many
-    // whole pages when it is freed.
-    const Unit up = frame_up(hole.begin) << page_shift_;
-    if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
-    if (at_begin) return {id, hole.begin};
-    for (const Unit begin : {hole.begin, hole.end() - size}) {
-      const PageId broken = pages_broken(hole, {begin, size});
-      if (broken >= least) continue;
-      least = broken;
-      best = {id, begin};
-      if (least <= enough) return best;
-    }
+    const Fit fit = fit_in(id, size);
+    if (at_begin || blocks_[hole.next].state == BlockState::absent) return fit;
+    const PageId broken = pages_broken(hole, {fit.begin, size});
+    if (broken >= least) continue;
+    least = broken;
+    best = fit;
+    if (least <= page_down(size)) return best;  // hardly any place breaks fewer
   }
   return best;
 }
 
 Fit Home::fit_in(BlockId id, Unit size) const {
   const Block& hole = blocks_[id];
+  const Fit at_begin{id, hole.begin};
+  // Before absent pages memory is as good as new. A program that has all of it again, step by step
+  // or anew, is to find its blocks side by side as it did while they came.
+  if (blocks_[hole.next].state == BlockState::absent) return at_begin;
+  // What is whole pages long breaks as few as it can where it begins with one, and is as many whole
+  // pages when it is freed.
   const Unit up = frame_up(hole.begin) << page_shift_;
-  if (blocks_[hole.next].state == BlockState::absent) return {id, hole.begin};
   if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
-  if (order_ != Order::none || is_of_many_pages(size)) return {id, hole.begin};
+  if (order_ != Order::none || is_of_many_pages(size)) return at_begin;
+  const PageId broken = pages_broken(hole, {hole.begin, size});
   const Fit at_end{id, hole.end() - size};
-  return pages_broken(hole, {at_end.begin, size}) < pages_broken(hole, {hole.begin, size})
-             ? at_end
-             : Fit{id, hole.begin};
+  const bool is_enough = broken <= page_down(size);
+  return is_enough || pages_broken(hole, {at_end.begin, size}) >= broken ? at_begin : at_end;
 }
 
 Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {

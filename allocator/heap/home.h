@@ -5,10 +5,11 @@
 //             best fit, lowest first     \_ pages 2, 3: wholly free, may be lent to a window
 //
 // Sizes and offsets are in units of 512 B; nothing here knows an address or calls a driver. Blocks
-// tile the range; a free block is merged with its free neighbours at once. A hole has an owner, the
-// stream (or set of streams) that used it last. It may use the hole as it is; when the hole has
-// grown old it becomes anyone's. Two neighbouring holes stay apart only while they have different
-// owners.
+// tile the range; a free block is merged with its free neighbours at once. With one stream that is
+// all. With several a hole is everyone's (kAnyone), whoever used it last, with these exceptions,
+// each with an owner: a piece of a page that one stream (or set of streams) freed, until it is
+// settled; what streams free while they are held apart; private pools' memory. Two neighbouring
+// holes stay apart only while they have different owners.
 //
 // A Reach says how far a search may go: the stream's own memory and anyone's, and what others freed
 // up to some epoch. How old memory is is known by page, since a large hole is seldom freed at one
@@ -153,12 +154,6 @@ class Home {
   void note_unswept(BlockId block) {
     if (block == swept_.block) swept_ = std::exchange(before_swept_, {});
   }
-  /// Wholly free pages that a request of `size` units there would break.
-  [[nodiscard]] PageId pages_broken(const Fit& fit, Unit size) const {
-    return pages_broken(blocks_[fit.hole], {fit.begin, size});
-  }
-  /// Requests of so many pages or more are placed for what they leave together (fit).
-  [[nodiscard]] bool is_of_many_pages(Unit size) const { return size >= kManyPages << page_shift_; }
   /// Cuts `range` out of a hole; the block that covers it now has that state.
   BlockId carve(BlockId hole, UnitRange range, BlockState state);
   /// A carved block becomes free memory of `owner`; merged with its neighbours.
@@ -169,8 +164,7 @@ class Home {
   /// From now on, with several streams: every page remembers when memory in it was freed last
   /// (`now` where that is not known), and a stream takes its own memory before anyone's.
   void tell_streams_apart(Epoch now);
-  /// Whether what streams free stays theirs until it is settled; else it is everyone's, but what
-  /// lies within a page that nobody else has a part of free.
+  /// Whether what streams free stays theirs until it is settled; else only pieces of a page do.
   void hold_streams_apart(bool apart) { holds_apart_ = apart; }
   [[nodiscard]] bool holds_streams_apart() const { return holds_apart_; }
   /// Holes of `owner` freed in epoch `last` or before belong to `anyone` from now on.
@@ -295,6 +289,8 @@ class Home {
   [[nodiscard]] BlockId best_fit(Unit size, Owner owner, Owner anyone) const;
   /// Of a stream's own hole and anyone's, the one that a request goes to.
   [[nodiscard]] BlockId better_of(BlockId mine, BlockId common) const;
+  /// Requests of so many pages or more are placed for what they leave together (fit).
+  [[nodiscard]] bool is_of_many_pages(Unit size) const { return size >= kManyPages << page_shift_; }
   [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
   /// The same in that hole, which is large enough.
   [[nodiscard]] Fit fit_in(BlockId hole, Unit size) const;

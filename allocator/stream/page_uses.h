@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "allocator/heap/block.h"
-#include "allocator/heap/home.h"
 #include "allocator/stream/stream_sets.h"
 
 namespace gapless {
@@ -33,6 +32,14 @@ class PageUses {
     if (stream >= freed_.size() || freed_[stream].empty()) return 0;
     const std::vector<Epoch>& freed = freed_[stream];
     return *std::max_element(freed.begin() + first, freed.begin() + end);
+  }
+  /// Calls f(page, epoch) for the pages of which that is so.
+  template <class F>
+  void for_each_page(StreamIndex stream, F&& f) const {
+    const std::vector<Epoch>& freed = freed_[stream];
+    for (PageId page = 0; page < freed.size(); ++page) {
+      if (freed[page] != 0) f(page, freed[page]);
+    }
   }
   /// Streams above this have used nothing.
   [[nodiscard]] StreamIndex streams() const { return static_cast<StreamIndex>(freed_.size()); }

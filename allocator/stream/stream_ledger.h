@@ -116,7 +116,7 @@ class StreamLedger {
   /// What `freed_by` freed in later epochs than this cannot be come after, as far as streams have
   /// refused; kNoEpoch: none of it is known to be so.
   [[nodiscard]] Epoch refused_after(Owner freed_by) const;
-  /// Another request, or another time: they may not refuse any more.
+  /// Another request, or another time: they may not refuse any more, and are asked anew.
   void begin_request() {
     ++time_;
     newly_refused_ = false;
