@@ -319,6 +319,11 @@ std::uint64_t MemoryModel::bytes_of(MemHandle handle) const {
   return found == handles_.end() || found->second.released ? 0 : found->second.bytes;
 }
 
+bool MemoryModel::is_mapped(MemHandle handle) const {
+  const auto found = handles_.find(handle);
+  return found != handles_.end() && !found->second.mapped_at.empty();
+}
+
 MemHandle MemoryModel::shared_handle(std::uint64_t id) const {
   const auto found = shared_.find(id);
   return found == shared_.end() ? 0 : found->second;

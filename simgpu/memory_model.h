@@ -114,6 +114,8 @@ class MemoryModel {
   [[nodiscard]] std::optional<MemKind> kind_of(MemHandle handle) const;
   /// Its size; 0 for one that is not held.
   [[nodiscard]] std::uint64_t bytes_of(MemHandle handle) const;
+  /// Whether it is mapped anywhere.
+  [[nodiscard]] bool is_mapped(MemHandle handle) const;
   /// The handle that was shared under that SharedContents::id(); 0 where none was.
   [[nodiscard]] MemHandle shared_handle(std::uint64_t id) const;
   /// A handle of another process's memory, which that process is charged for.

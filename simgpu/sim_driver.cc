@@ -157,6 +157,11 @@ std::uint64_t SimDriver::bytes_of(MemHandle handle) const {
   return memory_.bytes_of(handle);
 }
 
+bool SimDriver::is_mapped(MemHandle handle) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.is_mapped(handle);
+}
+
 bool SimDriver::is_on_host(MemHandle handle) const {
   const std::scoped_lock lock(mutex_);
   const auto kind = memory_.kind_of(handle);

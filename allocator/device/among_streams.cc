@@ -41,9 +41,10 @@ class DeviceHeap::Choice {
   /// Whether nobody has to be waited for there.
   bool operator()(const Fit& fit) {
     const Epoch until = heap_.busy_until(owner_, fit.hole, {fit.begin, size_});
-    if (until != 0 && until < until_) {
+    if (until < until_) {
       until_ = until;
       fit_ = fit;
+      spot_.reset();
     }
     return until == 0;
   }
@@ -52,6 +53,17 @@ class DeviceHeap::Choice {
     if (until >= until_) return;
     until_ = until;
     spot_ = spot;
+  }
+  /// All that there is now: holes and windows that were looked at before may be gone.
+  void look_again(Reach reach) {
+    until_ = kNoEpoch;
+    (void)heap_.home_.fit_where(size_, owner_, *this);
+    if (reach.others_up_to != 0) {
+      const Fit fit = heap_.home_.fit_among_others(size_, reach);
+      if (fit.hole != 0) (void)(*this)(fit);
+    }
+    if (!heap_.use_windows()) return;
+    heap_.windows().for_each_spot(size_, reach, [&](const WindowSpot& spot) { note(spot); });
   }
   /// Whether there is a place at all.
   [[nodiscard]] bool any() const { return until_ != kNoEpoch; }
@@ -259,6 +271,7 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
   if (busy.count() != 0) {
     const Placed placed = place_without_wait(size, done, choice.any(), demand);
     if (ends_search(placed)) return placed;
+    choice.look_again(all);
   }
   if (choice.any()) {
     const Placed placed = choice.place();

@@ -178,6 +178,7 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
       return failure(status);
     }
     ++retries_;
+    ask_for_ceiling();  // the driver may have refused a moment ago
     placed = search(owner, anywhere);
   }
   if (placed.status != Status::ok && !vmm_) placed = place_after_trim(size, owner, demand);

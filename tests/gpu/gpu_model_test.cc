@@ -201,7 +201,7 @@ class GpuModel : public testing::Gpu, public ::testing::WithParamInterface<Model
     if (graphs_too && dice < 7 && !captured.empty()) return drop_graph(below(captured.size()));
     if (dice < 17 && !live.empty()) return use_on_another_stream();
     if (dice < 25 && !live.empty()) return check(live[below(live.size())]);
-    if (live.size() < 30 && dice < 70) return alloc();
+    if (live.size() < 45 && dice < 70) return alloc();
     if (!live.empty()) check_and_free(below(live.size()));
   }
   std::uint32_t next_mark() { return ++marks * 2654435761U; }

@@ -32,7 +32,9 @@ std::uint64_t WhatFits::free_bytes(const std::function<bool(const Free&)>& count
   std::erase_if(pages_, [&](const auto& entry) { return gpu_.bytes_of(entry.first) == 0; });
   std::uint64_t bytes = 0;
   for (const auto& [handle, page] : pages_) {
-    if (page.used_bytes == 0 && counts(page.facts)) bytes += gpu_.bytes_of(handle);
+    // One that is mapped nowhere is on its way back: the driver has not taken it yet.
+    if (page.used_bytes != 0 || !gpu_.is_mapped(handle)) continue;
+    if (counts(page.facts)) bytes += gpu_.bytes_of(handle);
   }
   return bytes;
 }
