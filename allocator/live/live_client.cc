@@ -133,7 +133,7 @@ std::string LiveClient::ask(const std::string& request, std::uint64_t most_ms) {
     ::usleep(kPauseUs);
   }
   std::memcpy(page_->request, request.data(), request.size());
-  page_->request_bytes = static_cast<std::uint32_t>(request.size());
+  page_->request_bytes.store(static_cast<std::uint32_t>(request.size()), std::memory_order_release);
   const std::uint32_t number = page_->requests.fetch_add(1, std::memory_order_release) + 1;
   futex_wake(page_->requests);
   std::uint32_t answered = page_->answers.load(std::memory_order_acquire);

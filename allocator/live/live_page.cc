@@ -87,24 +87,29 @@ void LivePage::serve() {
     if (ending_) return;
     done = number;
     if (signalled_.exchange(false)) on_signal_();
-    // Whoever shares the page may write to it at any time: it is read once.
-    const std::size_t count =
-        std::min<std::size_t>(page_->request_bytes, LivePageLayout::kRequestBytes);
-    if (count == 0) continue;
-    const std::string request(page_->request, count);
-    page_->request_bytes = 0;
-    std::string text;
-    try {
-      text = answer_(request);
-    } catch (const std::exception& failed) {
-      text = error_text(failed.what());
-    }
-    if (text.size() > LivePageLayout::kAnswerBytes) text = error_text("the answer is too long");
-    std::memcpy(page_->answer, text.data(), text.size());
-    page_->answer_bytes = static_cast<std::uint32_t>(text.size());
+    answer_request();
+    // A request that came after that signal has been answered before it was counted: it is told so
+    // the next time round.
     page_->answers.store(number, std::memory_order_release);
     futex_wake(page_->answers);
   }
+}
+
+void LivePage::answer_request() {
+  // Whoever shares the page may write to it at any time: it is read once.
+  const std::size_t count = std::min<std::size_t>(
+      page_->request_bytes.exchange(0, std::memory_order_acquire), LivePageLayout::kRequestBytes);
+  if (count == 0) return;
+  const std::string request(page_->request, count);
+  std::string text;
+  try {
+    text = answer_(request);
+  } catch (const std::exception& failed) {
+    text = error_text(failed.what());
+  }
+  if (text.size() > LivePageLayout::kAnswerBytes) text = error_text("the answer is too long");
+  std::memcpy(page_->answer, text.data(), text.size());
+  page_->answer_bytes = static_cast<std::uint32_t>(text.size());
 }
 
 }  // namespace gapless

@@ -36,7 +36,7 @@ struct LivePageLayout {
       0;  // as the process itself knows it: a forked child has the page, but no thread
   std::atomic<std::uint32_t> requests{0};  // a futex; how many there were
   std::atomic<std::uint32_t> answers{0};   // a futex; the number of the request last answered
-  std::uint32_t request_bytes = 0;
+  std::atomic<std::uint32_t> request_bytes{0};  // 0: none; set once the request stands there
   std::uint32_t answer_bytes = 0;
   char request[kRequestBytes] = {};
   char answer[kAnswerBytes] = {};
@@ -63,6 +63,7 @@ class LivePage {
  private:
   LivePage(int descriptor, LivePageLayout* page, Answer answer, std::function<void()> on_signal);
   void serve();
+  void answer_request();
 
   int descriptor_;
   LivePageLayout* page_;

@@ -1,7 +1,7 @@
 // Random programs against a plain model, with the simulated GPU as judge.
 //
 // GAPLESS_MODEL_SEED picks the first seed, GAPLESS_MODEL_OPS the operations per long run; what
-// failed is printed as a list of operations to paste into regressions_test.cc.
+// failed is printed as a list of operations to paste into found_programs_test.cc.
 #include <string>
 
 #include <fmt/format.h>
@@ -303,7 +303,9 @@ TEST_P(Model, HoldsInLongRuns) {
   if (GetParam().machine.has_vmm && GetParam().machine.allocator.windows) {
     EXPECT_GT(windows.made, 0U);
     EXPECT_GT(windows.extended, 0U);
-    EXPECT_GT(windows.repaired, 0U);
+    if (sum >= 20'000) {
+      EXPECT_GT(windows.repaired, 0U);
+    }
     EXPECT_GT(windows.hits, 0U);
   }
 }

@@ -154,6 +154,19 @@ TEST(Live, ADumpIsWrittenAtASignal) {
   EXPECT_EQ(problem_with(process.pid()), "");  // and it answers still
 }
 
+// A request that came while a signal was served was answered under the signal's number, and its
+// asker waited for ever.
+TEST(Live, AnswersWhoAsksWhileADumpIsWritten) {
+  const ScratchFolder folder;
+  const RunningProcess process("dump_signal:USR2,dump_on_oom:" + folder.file("dumps"));
+  ASSERT_TRUE(process.ready());
+  for (int i = 0; i < 200; ++i) {
+    ::kill(process.pid(), SIGUSR2);
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * (i % 20)));
+    ASSERT_EQ(problem_with(process.pid()), "") << i;
+  }
+}
+
 TEST(Live, AForkedChildIsNotItsParent) {
   simgpu::SimDriver gpu({.devices = {{.total_bytes = 64 * MiB}}});
   DriverStatus status = DriverStatus::ok;
