@@ -8,7 +8,7 @@
 // Without others that want it, lock and unlock are one compare-and-swap each, inline: four fifths
 // of what std::mutex takes in a process of several threads, which every PyTorch process is. Who
 // finds it held looks again for about as long as an allocation takes before it sleeps: an
-// allocation of threads that want it at once takes half as long (docs/measurements.md). And a
+// allocation of threads that want it at once takes half as long (docs/experiments/locks.md). And a
 // forked child can be kept from waiting for a thread that it has not.
 #pragma once
 

@@ -24,7 +24,7 @@ namespace gapless {
 namespace {
 
 // An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
-// shorter waits and more events. Measured, docs/measurements.md.
+// shorter waits and more events. Measured, docs/experiments/several-streams.md.
 constexpr std::uint64_t kEpochsPerMemory = 64;
 // Pieces of a page that were freed so many epochs ago are everyone's; four cost more memory
 // (docs/experiments/several-streams.md).

@@ -41,7 +41,7 @@ std::uint64_t spill_of(const DeviceProperties& properties, const Options& option
 constexpr std::uint64_t kAskFrom = 64;
 
 // Of a page, where a block of a few pages lies in a window: it cuts two. Measured,
-// docs/measurements.md.
+// docs/experiments/growing-copies.md.
 constexpr double kLostByWindow = 1.0 / 12;
 
 ShareType share_of(const DeviceProperties& properties, const Options& options) {

@@ -16,7 +16,7 @@
 //   the next one    [1c][2a][2b][.......][1a][1b]       the same, elsewhere
 //
 // What finished requests leave is joined with the gap when the sweep comes there. A window would
-// cut two pages for each block, and stand in the way (docs/design.md).
+// cut two pages for each block, and stand in the way (docs/placement.md).
 #pragma once
 
 #include <algorithm>

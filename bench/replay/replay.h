@@ -22,7 +22,7 @@
 namespace gapless::bench {
 
 /// A recorded run *fits* where so many passes in a row complete. One is not enough to tell: what a
-/// pass leaves in the cache may be in the way of the next (docs/measurements.md, "What fits").
+/// pass leaves in the cache may be in the way of the next (docs/experiments/passes.md).
 inline constexpr int kPasses = 4;
 
 /// The largest GPU that is simulated: several times the largest there is, and all that gapless

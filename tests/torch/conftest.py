@@ -36,6 +36,11 @@ for step in range(int(sys.argv[1])):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "one_torch: asks more of our own commands than of torch; CI runs it with one")
+    config.addinivalue_line("markers", "long: takes minutes; it begins first, so that no other worker waits for it at the end")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 class Result:

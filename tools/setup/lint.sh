@@ -12,7 +12,7 @@ if [ "$what" != tidy ]; then
   echo "${#files[@]} files are formatted"
   if command -v mypy >/dev/null; then
     mypy --strict torch_plugin/python/gapless
-    mypy --strict tests/mistakes/plant.py
+    mypy --strict tests/mistakes/plant.py bench/figures.py
   else
     echo "mypy is not installed: the types of the Python package are not checked"
   fi

@@ -154,6 +154,7 @@ count release build/release/tests.xml
 check "help" quietly help target help
 check "build" target build
 check "bench" quietly bench target bench SHORT=1
+check "figures" quietly figures python3 bench/figures.py --quick --into -
 check "docs/options.md" tools/setup/check_options.sh
 # What only reads options and prints, what is measured, long programs and very large files are tested
 # without sanitizers; for threads what has several.
