@@ -58,7 +58,7 @@ conformance: build
 	@tests/conformance/conformance.sh $(if $(SHORT),--gapless-only)
 
 bench: build
-	@cmake --build --preset release --target fast_path_bench lock_bench recording_bench replay_bench streams_bench -- --quiet
+	@cmake --build --preset release --target corpus fast_path_bench lock_bench recording_bench replay_bench streams_bench -- --quiet
 	@build/release/bin/fast_path_bench $(if $(SHORT),--benchmark_min_time=0.001 '--benchmark_filter=threads|mixed/16')
 	@build/release/bin/recording_bench
 	@build/release/bin/lock_bench $(if $(SHORT),--turns 1 --ms 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write docs/measurements.md: what gapless does today, beside PyTorch's allocators in the same run.
 
-  bench/figures.py                  ten minutes on two cores; after `make build` with the benchmarks
+  bench/figures.py                  three minutes on two cores; after `make bench`, which builds what it runs
   bench/figures.py --quick          a few programs and one turn, in half a minute: whether it works
   bench/figures.py --into page.md   somewhere else; '-' is standard output
 
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -29,8 +30,8 @@ Row = dict[str, Any]
 HEAD = """# Measurements
 
 What gapless does today, beside PyTorch's allocators in the same run: `native` and `expandable` are models of them, equal to the
-originals call for call ([simulated-gpu.md](simulated-gpu.md)). Written by `bench/figures.py`: {when}, {machine}. Times
-vary by a fifth from run to run; compare within a table, not across. Nothing here was measured on a GPU yet.
+originals call for call ([simulated-gpu.md](simulated-gpu.md)). Written by `bench/figures.py` ({when}, {machine}).
+Times vary by a fifth from run to run; compare within a table, not across. Nothing here was measured on a GPU yet.
 
 What was tried, and what was measured by other commands, is a file for each question:
 
@@ -77,7 +78,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def section(title: str, told: str, *tables: str) -> str:
-    return f"\n## {title}\n\n{told}\n\n" + "\n".join(tables)
+    lines = textwrap.fill(told, 140, break_long_words=False, break_on_hyphens=False)
+    return f"\n## {title}\n\n{lines}\n\n" + "\n".join(tables)
 
 
 def recorded_runs(most: int) -> str:
