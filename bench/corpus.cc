@@ -274,7 +274,8 @@ int main(int count, char** words) {
                  "File with the last table: differences to it are shown, then it is replaced; '' "
                  "for none")
       ->capture_default_str();
-  app.add_option("--write", arguments.write, "Folder to write the traces of seen programs to; made where it is not there");
+  app.add_option("--write", arguments.write,
+                 "Folder to write the traces of seen programs to; made where it is not there");
   app.add_option("-j,--jobs", arguments.jobs, "Threads (default: as many as there are cores)")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--no-recordings", arguments.no_recordings, "Generated programs only");

@@ -146,14 +146,15 @@ def corpus(programs: int) -> str:
 
 
 def several_streams(iterations: int) -> str:
+    names = tuple(reversed(ALLOCATORS))
     with tempfile.TemporaryDirectory() as folder:
         def of(*words: object) -> list[Row]:
             path = pathlib.Path(folder) / "rows.json"
             run(BIN / "streams_bench", "--iterations", iterations, "--json", path, *words)
             rows: list[Row] = json.loads(path.read_text())
             return rows
-        free = of("--allocator", *ALLOCATORS)
-        tight = of("--allocator", *ALLOCATORS, "--headroom", "2")
+        free = of("--allocator", *names)
+        tight = of("--allocator", *names, "--headroom", "2")
 
     def kind_of(row: Row) -> str:
         return next(told for begin, told in KINDS.items() if row["program"].startswith(begin))
@@ -176,7 +177,7 @@ def several_streams(iterations: int) -> str:
     violations = sum(row["violations"] for row in free + tight if row["allocator"] == "gapless")
     return section(
         "Several streams",
-        f"`streams_bench --iterations {iterations} --allocator {' '.join(ALLOCATORS)}`, then with `--headroom 2` (a capacity of 1.02 x peak live): "
+        f"`streams_bench --iterations {iterations} --allocator {' '.join(names)}`, then with `--headroom 2` (a capacity of 1.02 x peak live): "
         "programs on the virtual clock, the host running ahead. Reserved over live and time lost against unlimited memory, in percent, mean "
         f"(worst); pages that gapless maps once it is warm; how many complete at 1.02 x. Accesses out of order: {violations}.",
         table(["", *ALLOCATORS, "maps", *[f"1.02 x: {allocator}" for allocator in ALLOCATORS]], rows))
@@ -210,11 +211,10 @@ def host_time(turns: int, seconds: float) -> str:
 def machine() -> str:
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        names = {line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")}
     except OSError:
-        names = {platform.processor()}
-    cores = len([line for line in lines if line.startswith("processor")]) if names else 0
-    return f"{', '.join(sorted(names))}, {cores} processors"
+        return platform.processor() or "a processor that does not tell its name"
+    names = {line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")}
+    return f"{', '.join(sorted(names))}, {sum(line.startswith('processor') for line in lines)} processors"
 
 
 def title_of(path: pathlib.Path) -> str:

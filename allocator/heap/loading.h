@@ -30,7 +30,8 @@ class Loading {
 
  private:
   // One of so many parts of what is there is what a program is judged by, and one of so many of
-  // that may have been freed. Anything from 8 to 1000 does much the same (docs/experiments/handle-sizes.md).
+  // that may have been freed. Anything from 8 to 1000 does much the same
+  // (docs/experiments/handle-sizes.md).
   static constexpr std::uint64_t kPart = 32;
   struct Mark {
     std::uint64_t allocated = 0;

@@ -34,8 +34,8 @@ struct LivePageLayout {
   std::uint32_t version = kVersion;
   std::uint32_t pid =
       0;  // as the process itself knows it: a forked child has the page, but no thread
-  std::atomic<std::uint32_t> requests{0};  // a futex; how many there were
-  std::atomic<std::uint32_t> answers{0};   // a futex; the number of the request last answered
+  std::atomic<std::uint32_t> requests{0};       // a futex; how many there were
+  std::atomic<std::uint32_t> answers{0};        // a futex; the number of the request last answered
   std::atomic<std::uint32_t> request_bytes{0};  // 0: none; set once the request stands there
   std::uint32_t answer_bytes = 0;
   char request[kRequestBytes] = {};

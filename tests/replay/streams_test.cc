@@ -30,7 +30,8 @@ class StreamPrograms : public ::testing::TestWithParam<std::string> {
     if (name.starts_with("offload-sync")) return 3;
     if (name.starts_with("offload")) return 5;
     if (name == "serve-4") return 15;
-    if (name == "fsdp-limited") return 9;  // windows that only spare waits are bounded (placement.md)
+    // Windows that only spare waits are bounded (docs/placement.md).
+    if (name == "fsdp-limited") return 9;
     return 6;
   }
 };
