@@ -81,6 +81,7 @@ class SimDriver final : public Driver {
   [[nodiscard]] std::uint64_t used_host_bytes(DeviceIndex device) const;
   /// Memory behind a handle; 0 for one that is not held.
   [[nodiscard]] std::uint64_t bytes_of(MemHandle handle) const;
+  /// Whether it is mapped anywhere.
   [[nodiscard]] bool is_mapped(MemHandle handle) const;
   /// Whether that is host memory.
   [[nodiscard]] bool is_on_host(MemHandle handle) const;

@@ -269,9 +269,10 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
   }
   if (take_from_pools(size, all)) return search_again(size, owner, demand);
   if (busy.count() != 0) {
-    const Placed placed = place_without_wait(size, done, choice.any(), demand);
+    const auto tried = place_without_wait(size, done, choice.any(), demand);
+    const Placed placed = tried.value_or(failure());
     if (ends_search(placed)) return placed;
-    choice.look_again(all);
+    if (tried) choice.look_again(all);
   }
   if (choice.any()) {
     const Placed placed = choice.place();
@@ -280,20 +281,22 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
   return try_ladder(size, all, demand);
 }
 
-DeviceHeap::Placed DeviceHeap::place_without_wait(Unit size, Reach done, bool may_wait,
-                                                  const Demand& demand) {
+std::optional<DeviceHeap::Placed> DeviceHeap::place_without_wait(Unit size, Reach done,
+                                                                 bool may_wait,
+                                                                 const Demand& demand) {
   const auto growth = home_.growth_for(size, done, !vmm_);
   std::uint64_t missing = growth ? growth->count : UINT64_MAX / page_bytes_;
   if (use_windows()) {
     missing = std::min<std::uint64_t>(missing, mapper_.plan(size, done).missing);
     // What is done differs from step to step, and so would the windows.
     if (missing == 0 && may_wait && windows().mapped_pages() > home_.present_pages()) {
-      return failure();
+      return {};
     }
   }
-  if (!within_budget(missing, demand)) return failure();
+  if (!within_budget(missing, demand)) return {};
   if (use_windows()) return map_window_or_grow(size, done, demand, growth);
-  return growth ? grow_and_place(*growth, size, done) : failure();
+  if (!growth) return {};
+  return grow_and_place(*growth, size, done);
 }
 
 void DeviceHeap::free_among_streams(BlockId block, Owner owner) {

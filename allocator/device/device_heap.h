@@ -376,8 +376,9 @@ class DeviceHeap {
   /// search_again() where the streams must be told apart.
   Placed search_among_streams(Unit size, Owner owner, const Demand& demand);
   /// The request in memory that nobody has to be waited for and new memory, within the budget.
-  /// `may_wait`: there is a place in which it would have to wait.
-  Placed place_without_wait(Unit size, Reach done, bool may_wait, const Demand& demand);
+  /// `may_wait`: there is a place in which it would have to wait. Nothing: it was not tried.
+  std::optional<Placed> place_without_wait(Unit size, Reach done, bool may_wait,
+                                           const Demand& demand);
   /// What streams refuse to be waited for is out of every search's reach until the request is done.
   /// Whether there was more of it than before.
   bool set_aside_refused(Owner owner);
