@@ -274,11 +274,10 @@ void Home::free_for_everyone(BlockId id, Owner owner, Epoch epoch) {
   const BlockId prev = joins(blocks_[id].prev) ? blocks_[id].prev : 0;
   const Unit begin = prev != 0 ? blocks_[prev].begin : blocks_[id].begin;
   const Unit end = next != 0 ? blocks_[next].end() : blocks_[id].end();
-  const auto is_its = [&](BlockId other) { return other == 0 || blocks_[other].owner == owner; };
-  if (!is_its(next) || !is_its(prev) || !is_part_of_page(begin, end)) owner = kAnyone;
+  if (!is_part_of_page(begin, end)) owner = kAnyone;
   bool changed = false;
   for (const BlockId other : {next, prev}) {
-    if (is_its(other)) continue;
+    if (other == 0 || blocks_[other].owner == owner) continue;
     change_owner(other, owner, blocks_[other].extra);
     changed = true;
   }

@@ -332,18 +332,32 @@ TEST_F(SeveralStreams, BudgetComesBeforeAWait) {
 // The simulated GPU says where one does not come after the other (TearDown).
 TEST_F(SeveralStreams, WhoTakesAWindowsPagesComesAfterItsBlock) {
   start({.capacity = 10 * MiB, .settings = "stream_budget:0"});
-  free(alloc(512, side));
+  free(alloc(512, third));
   std::vector<DeviceAddress> pages;
-  for (int i = 0; i < 5; ++i) pages.push_back(alloc(2 * MiB, side, 0));
+  for (int i = 0; i < 5; ++i) pages.push_back(alloc(2 * MiB, 0));
   for (const std::size_t i : {0U, 2U, 4U}) free(pages[i]);
-  gpu->advance(10'000'000);
-  const DeviceAddress window = alloc(6 * MiB, side);
+  const DeviceAddress window = alloc(6 * MiB, side);  // which has used none of it before
   ASSERT_EQ(allocator->report().windows, 1U);
   free(window);
+  const std::uint64_t before = allocator->counters().waits;
   EXPECT_EQ(alloc(6 * MiB, 0), window);
-  EXPECT_EQ(allocator->counters().waits, 1U);
+  EXPECT_EQ(allocator->counters().waits, before + 1);
   free(window);
   for (const std::size_t i : {1U, 3U}) free(pages[i]);
+}
+
+// So much is there that no epoch ends.
+TEST_F(SeveralStreams, APageBesideAnothersIsEveryones) {
+  start({.capacity = 516 * MiB, .settings = "stream_budget:0"});
+  const DeviceAddress all = alloc(512 * MiB, 0);
+  const DeviceAddress first = alloc(2 * MiB, side);
+  const DeviceAddress second = alloc(2 * MiB, 0);
+  free(first);
+  free(second);
+  EXPECT_EQ(alloc(4 * MiB, 0), first);
+  EXPECT_EQ(allocator->counters().waits, 1U);
+  free(first);
+  free(all);
 }
 
 TEST_F(SeveralStreams, APartOfAPageThatTwoFreedIsEveryones) {
