@@ -336,7 +336,7 @@ std::uint64_t DeviceHeap::stream_budget_bytes(std::uint64_t peak_bytes) const {
 }
 
 bool DeviceHeap::within_budget(std::uint64_t missing, const Demand& demand) const {
-  if (!room_for(missing)) return false;
+  if (!room_.is_known_for(missing)) return false;
   if (missing == 0 || options_.cross_stream == CrossStream::completed) return true;
   const std::uint64_t allowed =
       std::max(copies_allowance(), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));

@@ -8,19 +8,9 @@
 
 namespace gapless {
 
-std::optional<Unit> DeviceHeap::unit_at(DeviceAddress address) const {
-  // Without virtual memory management segments lie anywhere.
-  for (PageId page = 0; page < home_.max_pages(); ++page) {
-    const DeviceAddress begin = page_address_[page];
-    if (!home_.is_present(page) || address < begin || address - begin >= page_bytes_) continue;
-    return page * page_units_ + static_cast<Unit>((address - begin) / kUnitBytes);
-  }
-  return {};
-}
-
 DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner) {
   const Owner anyone = streams_.sets().anyone_in(streams_.sets().pool_of(owner));
-  if (const auto begin = unit_at(address)) {
+  if (const auto begin = home_mapper_.unit_at(address)) {
     BlockId hole = 0;
     home_.for_each([&](BlockId id, const Block& block) {
       const bool usable = block.owner == owner || block.owner == anyone;

@@ -35,11 +35,6 @@ std::uint64_t spill_of(const DeviceProperties& properties, const Options& option
   return properties.has_vmm && options.vmm && properties.can_map_host ? options.spill : 0;
 }
 
-// The device is asked how much it has left before growth by more pages than this, and before growth
-// that takes more than half of what it was last known to have: few calls in all, and what it has
-// not is not tried.
-constexpr std::uint64_t kAskFrom = 64;
-
 // Of a page, where a block of a few pages lies in a window: it cuts two. Measured,
 // docs/experiments/growing-copies.md.
 constexpr double kLostByWindow = 1.0 / 12;
@@ -55,9 +50,7 @@ ShareType share_of(const DeviceProperties& properties, const Options& options) {
 
 DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DeviceProperties& properties,
                        const Options& options)
-    : driver_(driver),
-      device_(device),
-      options_(options),
+    : options_(options),
       vmm_(properties.has_vmm && options.vmm),
       page_bytes_(usable_page_bytes(properties, options)),
       page_units_(static_cast<Unit>(page_bytes_ / kUnitBytes)),
@@ -65,15 +58,13 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       home_(blocks_, page_units_,
             home_pages(properties, options, spill_of(properties, options), page_bytes_)),
       streams_(driver, device),
-      physical_(driver, device, share_of(properties, options)),
-      home_space_(driver, device, std::uint64_t{home_.max_pages()} * page_bytes_),
+      home_mapper_(driver, device, vmm_, page_bytes_, share_of(properties, options), home_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
-      page_address_(home_.max_pages(), 0),
-      page_handle_(home_.max_pages(), 0),
       uses_(home_.max_pages()),
+      room_(home_mapper_, lenders_, page_units_),
       spill_bytes_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
-  physical_.set_limit_bytes(options.limit);
+  memory().set_limit_bytes(options.limit);
   keep_headroom(true);
 }
 
@@ -137,19 +128,19 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
   loading_.note(demand.volume_bytes / kUnitBytes, live_units(),
                 std::uint64_t{home_.present_pages()} * page_units_);
   const std::uint64_t lacking = pages_lacking(size);
-  const bool too_large = vmm_ && device_pages() + lacking > device_bytes_ / page_bytes_;
-  if (physical_.unreleased() == 0 && (too_large || lacking > limit_pages_left())) {
+  const bool too_large = vmm_ && home_mapper_.device_pages() + lacking > device_bytes_ / page_bytes_;
+  if (memory().unreleased() == 0 && (too_large || lacking > home_mapper_.limit_pages_left())) {
     return failure(DriverStatus::out_of_memory);
   }
   if (!streams_.watches_captures()) mapper_.unmap_retired();
-  if (physical_.host_bytes() != 0) give_back_idle_spill(demand);
+  if (memory().host_bytes() != 0) give_back_idle_spill(demand);
   const auto anywhere = [&] { return search_again(size, owner, demand); };
   Placed placed = search(owner, anywhere);
-  if (placed.status != Status::ok && physical_.unreleased() != 0) {
+  if (placed.status != Status::ok && memory().unreleased() != 0) {
     // Memory the driver would not take back may go now.
-    physical_.retry_releases();
-    ceiling_pages_ = UINT64_MAX;
-    asked_ = told_ = false;
+    memory().retry_releases();
+    room_.forget();
+    room_.begin_request();
     placed = search(owner, anywhere);
   }
   if (placed.status == Status::ok) return placed;
@@ -178,7 +169,7 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
       return failure(status);
     }
     ++retries_;
-    ask_for_ceiling();  // the driver may have refused a moment ago
+    room_.ask();  // the driver may have refused a moment ago
     placed = search(owner, anywhere);
   }
   if (placed.status != Status::ok && !vmm_) placed = place_after_trim(size, owner, demand);
@@ -187,14 +178,14 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
 
 DeviceHeap::Placed DeviceHeap::place_after_trim(Unit size, Owner owner, const Demand& demand) {
   std::uint64_t free_bytes = 0;
-  for (const PageRange& segment : plain_segments_) {
+  for (const PageRange& segment : home_mapper_.segments()) {
     PageId free = 0;
     while (free < segment.count && home_.is_free(segment.first + free, owner)) ++free;
     if (free == segment.count) free_bytes += segment.count * page_bytes_;
   }
   const std::uint64_t wanted_bytes = align_up(size * kUnitBytes, page_bytes_);
-  std::uint64_t left_bytes = limit_pages_left() * page_bytes_;
-  left_bytes = std::min(left_bytes, physical_.free_on_device().value_or(0));
+  std::uint64_t left_bytes = home_mapper_.limit_pages_left() * page_bytes_;
+  left_bytes = std::min(left_bytes, memory().free_on_device().value_or(0));
   const std::uint64_t missing_bytes = wanted_bytes - std::min(wanted_bytes, left_bytes);
   if (missing_bytes > free_bytes) return failure();
   const auto retry = [&](std::uint64_t keep_bytes) {
@@ -236,7 +227,7 @@ DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Reach reach, const Demand& 
   const auto growth = home_.growth_for(size, reach, !vmm_);
   bool refused = false;
   if (growth && reserved_bytes() + growth->count * page_bytes_ <= copies_allowance() &&
-      may_have(growth->count)) {
+      room_.is_there_for(growth->count)) {
     const Placed placed = grow_and_place(*growth, size, reach);
     if (ends_search(placed)) return placed;
     refused = true;
@@ -253,7 +244,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
   const Owner owner = reach.owner;
   WindowPlan plan = mapper_.plan(size, reach);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
-  if (!may_have(plan.missing)) return failure(DriverStatus::out_of_memory);
+  if (!room_.is_there_for(plan.missing)) return failure(DriverStatus::out_of_memory);
   const auto plan_again = [&] { return mapper_.plan(size, reach); };
   const auto repair_again = [&] {
     return mapper_.plan_repair_again(size, reach, plan.calls).value_or(plan_again());
@@ -271,7 +262,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const 
 }
 
 DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
-  if (!may_have(pages.count)) return failure(DriverStatus::out_of_memory);
+  if (!room_.is_there_for(pages.count)) return failure(DriverStatus::out_of_memory);
   // New memory joins the hole before it, whose ever that is.
   const BlockId below = home_.hole_below(pages.first, reach);
   DriverStatus status = DriverStatus::ok;
@@ -300,36 +291,10 @@ std::uint64_t DeviceHeap::pages_lacking(Unit size) const {
   return size <= free ? 0 : div_up(size - free, std::uint64_t{page_units_});
 }
 
-bool DeviceHeap::room_for(std::uint64_t pages) const {
-  const std::uint64_t more = pages + pages_owed();
-  return device_pages() + more <= ceiling_pages_ && more <= limit_pages_left();
-}
-
-bool DeviceHeap::may_have(std::uint64_t pages) {
-  if (pages + pages_owed() > limit_pages_left()) return false;
-  if (!vmm_) return true;  // one call says it, and takes nothing where it is refused
-  const bool is_known = ceiling_pages_ != UINT64_MAX;
-  const bool takes_little = is_known && device_pages() + pages_owed() + 2 * pages <= ceiling_pages_;
-  if (pages != 0 && !asked_ && (pages > kAskFrom || !takes_little)) ask_for_ceiling();
-  return pages <= pages_left();
-}
-
-bool DeviceHeap::could_fit(Unit size) {
-  const std::uint64_t lacking = pages_lacking(size);
-  if (lacking <= limit_pages_left()) ask_for_ceiling();
-  return lacking <= pages_left();
-}
-
-void DeviceHeap::ask_for_ceiling() {
-  asked_ = true;
-  if (const auto free = physical_.free_on_device()) {
-    told_ = true;
-    ceiling_pages_ = device_pages() + *free / page_bytes_;
-  }
-}
+bool DeviceHeap::could_fit(Unit size) { return room_.could_serve(pages_lacking(size)); }
 
 void DeviceHeap::begin_request() {
-  asked_ = told_ = false;
+  room_.begin_request();
   last_driver_status_ = DriverStatus::out_of_memory;
   streams_.begin_request();
 }
@@ -356,8 +321,8 @@ std::uint64_t DeviceHeap::copies_allowance() const {
 DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
                                       std::vector<PageRange>& added) {
   // Before the host's, what the device still has: page by page where it does not say.
-  const std::uint64_t step = on_host && !told_ ? 1 : UINT64_MAX;
-  std::uint64_t of_device = on_host ? pages_left() : count;
+  const std::uint64_t step = on_host && !room_.is_told() ? 1 : UINT64_MAX;
+  std::uint64_t of_device = on_host ? room_.pages_left() : count;
   while (count != 0) {
     const bool spills = on_host && of_device == 0;
     const auto most = std::min<std::uint64_t>(count, spills ? count : std::min(of_device, step));
@@ -391,7 +356,7 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   std::vector<PageRange> added;
   DriverStatus status = DriverStatus::ok;
   if (plan.missing != 0) {
-    if (!on_host && !may_have(plan.missing)) return DriverStatus::out_of_memory;
+    if (!on_host && !room_.is_there_for(plan.missing)) return DriverStatus::out_of_memory;
     status = create_pages(plan.missing, owner, frame_order(plan.missing), on_host, added);
     if (status == DriverStatus::ok) plan = plan_again();
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
@@ -399,9 +364,9 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowP
   if (status == DriverStatus::ok && streams_.several()) {
     status = come_after(owner, mapper_.home_ranges(plan, size));
   }
-  if (status == DriverStatus::ok) status = mapper_.map(plan, page_handle_, size, spot);
+  if (status == DriverStatus::ok) status = mapper_.map(plan, home_mapper_.handles(), size, spot);
   if (status != DriverStatus::ok) {
-    for (const PageRange& run : added) ungrow(run);
+    for (const PageRange& run : added) (void)ungrow(run);
   }
   return status;
 }
@@ -421,7 +386,7 @@ std::vector<MemoryPiece> DeviceHeap::pieces_of(BlockId id, std::uint64_t& offset
   for (const UnitRange& range : ranges) {
     const PageId first = frames.begin(range.begin >> page_shift_);
     const PageId last = frames.end((range.begin + range.size - 1) >> page_shift_);
-    const auto more = pieces_of(PageRange{first, last - first});
+    const auto more = home_mapper_.pieces_of({first, last - first});
     pieces.insert(pieces.end(), more.begin(), more.end());
   }
   return pieces;
@@ -455,7 +420,7 @@ void DeviceHeap::validate() const {
       const std::vector<PageId>& frames = pool.second.frames;
       return std::binary_search(frames.begin(), frames.end(), home_.frames().begin(page));
     });
-    check(home_.is_present(page) == (page_handle_[page] != 0 || asleep), "a page without a handle");
+    check(home_.is_present(page) == (home_mapper_.handles()[page] != 0 || asleep), "a page without a handle");
   }
 }
 

@@ -25,15 +25,15 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/status.h"
+#include "allocator/device/home_mapper.h"
 #include "allocator/device/lenders.h"
 #include "allocator/device/options.h"
 #include "allocator/device/place.h"
+#include "allocator/device/room.h"
 #include "allocator/device/window_mapper.h"
 #include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
 #include "allocator/heap/loading.h"
-#include "allocator/memory/address_space.h"
-#include "allocator/memory/physical_memory.h"
 #include "allocator/stream/page_uses.h"
 #include "allocator/stream/stream_ledger.h"
 
@@ -133,7 +133,7 @@ class DeviceHeap {
   /// Whether what is free in the pool may serve others for a time (lenders.h).
   void set_lends(PoolIndex pool, bool lends) { lenders_.set(pool, lends); }
   /// What is left for that pool (lenders.h) the requests from now on may have; 0: no pool's.
-  void serve(PoolIndex pool) { served_pool_ = pool; }
+  void serve(PoolIndex pool) { room_.serve(pool); }
   [[nodiscard]] const Lenders& lenders() const { return lenders_; }
   /// The pools that were given up and have no memory any more, since the last call.
   [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
@@ -146,17 +146,17 @@ class DeviceHeap {
   /// does not allow that much, or the device cannot map it.
   Placed place_in_spill(Unit size, Owner owner, const Demand& demand);
   /// Host memory the device maps now.
-  [[nodiscard]] std::uint64_t spilled_bytes() const { return physical_.host_bytes(); }
+  [[nodiscard]] std::uint64_t spilled_bytes() const { return memory().host_bytes(); }
   [[nodiscard]] bool can_spill() const { return spill_bytes_ != 0; }
   /// Whether that unit of the home lies there.
   [[nodiscard]] bool is_spilled(Unit unit) const {
-    return physical_.any_on_host() && physical_.is_on_host(page_handle_[unit >> page_shift_]);
+    return home_mapper_.is_on_host(unit >> page_shift_);
   }
 
   // --- for other processes ----------------------------------------------------------------------
 
   /// How memory may be given to them; none where it may not.
-  [[nodiscard]] ShareType share() const { return vmm_ ? physical_.share() : ShareType::none; }
+  [[nodiscard]] ShareType share() const { return vmm_ ? memory().share() : ShareType::none; }
   /// The physical memory behind a live block, and where in the first piece it begins.
   [[nodiscard]] std::vector<MemoryPiece> pieces_of(BlockId block,
                                                    std::uint64_t& offset_bytes) const;
@@ -185,20 +185,20 @@ class DeviceHeap {
   /// Returns everything; no block may be live.
   Status release_all();
 
-  [[nodiscard]] std::uint64_t reserved_bytes() const;
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return home_mapper_.reserved_bytes(); }
   /// Pages of the home whose memory the device has back for now.
   [[nodiscard]] PageId pages_asleep() const;
-  [[nodiscard]] std::uint64_t limit_bytes() const { return physical_.limit_bytes(); }
+  [[nodiscard]] std::uint64_t limit_bytes() const { return memory().limit_bytes(); }
   void set_limit_bytes(std::uint64_t bytes) {
-    physical_.set_limit_bytes(bytes);
-    ceiling_pages_ = UINT64_MAX;
+    memory().set_limit_bytes(bytes);
+    room_.forget();
   }
   /// What other heaps reserve of the device under the same limit.
   void set_reserved_elsewhere(std::function<std::uint64_t()> bytes) {
-    physical_.set_reserved_elsewhere(std::move(bytes));
+    memory().set_reserved_elsewhere(std::move(bytes));
   }
   /// Whether so much of the device stays free for others (option headroom).
-  void keep_headroom(bool keep) { physical_.set_headroom_bytes(keep ? options_.headroom : 0); }
+  void keep_headroom(bool keep) { memory().set_headroom_bytes(keep ? options_.headroom : 0); }
   [[nodiscard]] std::uint64_t page_bytes() const { return page_bytes_; }
   [[nodiscard]] bool uses_vmm() const { return vmm_; }
 
@@ -210,12 +210,12 @@ class DeviceHeap {
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] HeapCounters counters() const {
-    return {home_growths_, retries_, streams_.waits(), mapper_.counters()};
+    return {home_mapper_.growths(), retries_, streams_.waits(), mapper_.counters()};
   }
   /// Changes with every request that found no hole, which alone may change reserved memory.
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
-  [[nodiscard]] std::uint64_t pages_created() const;
-  [[nodiscard]] std::uint64_t pages_released() const;
+  [[nodiscard]] std::uint64_t pages_created() const { return home_mapper_.pages_created(); }
+  [[nodiscard]] std::uint64_t pages_released() const { return home_mapper_.pages_released(); }
   /// A request that cannot be served since the driver said that.
   Placed refused(DriverStatus status) { return failure(status); }
   /// What the driver said when it refused the last request that failed with driver_error.
@@ -226,8 +226,7 @@ class DeviceHeap {
 
   /// The address of a unit of the home, whose page is present.
   [[nodiscard]] DeviceAddress home_address(Unit unit) const {
-    return page_address_[unit >> page_shift_] +
-           std::uint64_t{unit & (page_units_ - 1)} * kUnitBytes;
+    return home_mapper_.address_of(unit);
   }
   /// The address of a live or window block.
   [[nodiscard]] DeviceAddress address_of(BlockId id) const {
@@ -285,7 +284,7 @@ class DeviceHeap {
     return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
   }
   [[nodiscard]] bool may_spill(std::uint64_t pages) const {
-    return physical_.host_bytes() + pages * page_bytes_ <= spill_bytes_;
+    return memory().host_bytes() + pages * page_bytes_ <= spill_bytes_;
   }
   /// `host_pages`: that may come from there.
   Placed place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages);
@@ -295,11 +294,6 @@ class DeviceHeap {
   /// The same after waiting for the device, where nothing lives there any more and the program did
   /// without it for a while.
   void give_back_idle_spill(const Demand& demand);
-  /// Pages that are the device's, and not asleep.
-  [[nodiscard]] PageId device_pages() const {
-    const auto host_pages = static_cast<PageId>(physical_.host_bytes() / page_bytes_);
-    return home_.present_pages() - host_pages - pages_asleep();
-  }
 
   // --- asleep (sleep.cc) ------------------------------------------------------------------------
 
@@ -394,7 +388,7 @@ class DeviceHeap {
       on_mapping_({mapped, address, bytes});
   }
   void note_mapping(bool mapped, PageRange pages) const {
-    note_mapping(mapped, page_address_[pages.first], pages.count * page_bytes_);
+    note_mapping(mapped, home_mapper_.address_of_page(pages.first), pages.count * page_bytes_);
   }
   /// A block begins or ends to use ranges of the home in a window.
   void note_lent(bool begins, BlockId block) const;
@@ -437,36 +431,11 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t live_units() const {
     return std::uint64_t{home_.present_pages()} * page_units_ - home_.free_units();
   }
-  /// Pages that may be had still by the limit.
-  [[nodiscard]] std::uint64_t limit_pages_left() const {
-    const std::uint64_t left = physical_.limit_left_bytes() / page_bytes_;
-    // Plain memory has no handles to be counted.
-    return vmm_ ? left : left - std::min<std::uint64_t>(left, home_.present_pages());
-  }
-  /// The same by what the device said, if it was asked for this request.
-  [[nodiscard]] std::uint64_t pages_left() const {
-    const std::uint64_t had = device_pages();
-    const std::uint64_t left = ceiling_pages_ - std::min(ceiling_pages_, had);
-    const std::uint64_t most = told_ ? std::min(left, limit_pages_left()) : limit_pages_left();
-    return most - std::min(most, pages_owed());
-  }
-  /// Pages that are left to pools for what they lent, but not to the one that is served now.
-  [[nodiscard]] std::uint64_t pages_owed() const {
-    return lenders_.any() ? div_up(lenders_.owed_units(served_pool_), std::uint64_t{page_units_})
-                          : 0;
-  }
   /// What pools have free is everyone's from now on, until that many pages are, as far as the
   /// device has as much left for them; false where none is.
   bool borrow_from_pools(std::uint64_t missing);
   /// Pages that a request lacks beyond all that is free here, whosever that is.
   [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
-  /// Whether so many more pages may be had, as far as is known.
-  [[nodiscard]] bool room_for(std::uint64_t pages) const;
-  /// The same before they are created: where they may not be there the device is asked, once for a
-  /// request.
-  bool may_have(std::uint64_t pages);
-  /// Asks the device how many more it has.
-  void ask_for_ceiling();
   /// The end of a step that got no memory, after that answer of the driver.
   Placed failure(DriverStatus status);
   [[nodiscard]] Placed failure() const {
@@ -479,14 +448,10 @@ class DeviceHeap {
   /// While a program loads, the last frame comes whole: it goes on.
   [[nodiscard]] PageRange with_rest_of_frame(PageRange pages);
   DriverStatus grow(PageRange pages, Owner owner, FrameOrder order, bool on_host = false);
-  /// Memory at the addresses of absent pages.
-  DriverStatus create_and_map(PageRange pages, bool on_host);
-  DriverStatus grow_plain(PageRange pages, Owner owner);
-  /// The frames of a range of pages, with their handles where they have any.
-  [[nodiscard]] std::vector<MemoryPiece> pieces_of(PageRange pages) const;
-  /// From that page on, these are the home's frames.
-  void note_pieces(PageId first, std::span<const MemoryPiece> pieces);
-  void ungrow(PageRange pages);
+  /// False, and nothing is changed, where the driver refused.
+  bool ungrow(PageRange pages);
+  /// The same of segments, until at most `keep_bytes` are reserved.
+  bool ungrow_segments(std::uint64_t keep_bytes);
   /// Whether the search for memory ends with that: the request has some, or what streams refuse
   /// must be set aside before it goes on.
   [[nodiscard]] bool ends_search(const Placed& placed) const {
@@ -507,13 +472,11 @@ class DeviceHeap {
   void settle_all();
   /// The same after waiting for the device.
   DriverStatus finish_streams();
+  [[nodiscard]] PhysicalMemory& memory() { return home_mapper_.memory(); }
+  [[nodiscard]] const PhysicalMemory& memory() const { return home_mapper_.memory(); }
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
   Placed find_at_address(DeviceAddress address, Unit size, Owner owner);
-  /// The unit of the home at that address; nothing where its page is not there.
-  [[nodiscard]] std::optional<Unit> unit_at(DeviceAddress address) const;
 
-  Driver& driver_;
-  DeviceIndex device_;
   Options options_;
   bool vmm_;
   std::uint64_t page_bytes_;
@@ -524,24 +487,16 @@ class DeviceHeap {
   GrowingCopies copies_;
   Loading loading_;
   StreamLedger streams_;
-  PhysicalMemory physical_;
-  AddressSpace home_space_;
+  HomeMapper home_mapper_;
   WindowMapper mapper_;
-  std::vector<DeviceAddress> page_address_;  // by page of the home
-  std::vector<MemHandle> page_handle_;       // by page of the home: its frame's
-  std::vector<PageRange> plain_segments_;    // without VMM: what mem_alloc gave
   // By stream: units freed since its last event, and its largest request.
   std::vector<std::uint64_t> open_units_;
   std::vector<Unit> largest_;
   PageUses uses_;
   bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
   int requests_ = 0;        // that are being served: one, and its parts
-  PoolIndex served_pool_ = 0;
   Lenders lenders_;
-  // For the request that is served now: the device was asked how much it has left, and said it (or
-  // showed it, by refusing).
-  bool asked_ = false;
-  bool told_ = false;
+  Room room_;
   std::vector<std::pair<Owner, Owner>> aside_;  // whose memory is set aside, and as whose
   std::map<PoolIndex, std::vector<WindowId>> pinned_;
   std::map<PoolIndex, Asleep> asleep_;
@@ -549,13 +504,9 @@ class DeviceHeap {
   std::vector<PoolIndex> given_up_;      // after captures; the device was not waited for yet
   std::uint64_t spill_bytes_;            // host memory that may be used
   std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
-  std::uint64_t home_growths_ = 0;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;
   std::uint64_t device_bytes_;
-  // The driver had no more than this many pages when it last refused or was asked: no growth beyond
-  // it for comfort, only where a request fails otherwise.
-  std::uint64_t ceiling_pages_ = UINT64_MAX;
   // What refused the request served now, or the last one; out_of_memory: the lack of that.
   DriverStatus last_driver_status_ = DriverStatus::out_of_memory;
   std::function<void(const MappingChange&)> on_mapping_;

@@ -51,8 +51,8 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
   note_streams();
   const Unordered unordered(unordered_, capturing);
   Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
-  const bool is_owed = placed.status != Status::ok && lenders_.owes(served_pool_);
-  const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(served_pool_)) : 0;
+  const bool is_owed = placed.status != Status::ok && lenders_.owes(room_.served_pool());
+  const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(room_.served_pool())) : 0;
   if (placed.status != Status::ok && capturing) {
     const auto beside = [&] { return place_for_capture(size, owner, demand); };
     placed = search(owner, beside);
@@ -62,8 +62,8 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
     placed = place_beyond_pool(size, owner, general, demand);
   }
   if (is_owed && placed.status == Status::ok) {
-    const Unit of_own = (own_pages - home_.free_pages(all_of_pool(served_pool_))) * page_units_;
-    lenders_.note_regained(served_pool_, size - std::min(size, of_own));
+    const Unit of_own = (own_pages - home_.free_pages(all_of_pool(room_.served_pool()))) * page_units_;
+    lenders_.note_regained(room_.served_pool(), size - std::min(size, of_own));
   }
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -333,7 +333,7 @@ void DeviceHeap::unite_pool(PoolIndex pool) {
 
 void DeviceHeap::unite_for_restore(PoolIndex pool) {
   unite_pool(pool);
-  if (physical_.any_on_host()) unite_pool(kSpillPool);
+  if (memory().any_on_host()) unite_pool(kSpillPool);
 }
 
 void DeviceHeap::open_pool(PoolIndex pool) {
@@ -364,10 +364,10 @@ bool DeviceHeap::borrow_from_pools(std::uint64_t missing) {
   if (streams_.any_capturing()) return false;
   std::uint64_t lent = 0;
   lenders_.for_each([&](PoolIndex pool) {
-    if (pool == served_pool_ || is_asleep(pool) || lent >= missing) return;
+    if (pool == room_.served_pool() || is_asleep(pool) || lent >= missing) return;
     const std::uint64_t pages = home_.free_pages(all_of_pool(pool));
     // Without it the device would have to have what is missing, with it what is lent.
-    if (pages == 0 || !may_have(std::max(pages, missing - lent))) return;
+    if (pages == 0 || !room_.is_there_for(std::max(pages, missing - lent))) return;
     open_pool(pool);
     lenders_.note_lent(pool, pages * page_units_);
     lent += pages;

@@ -24,18 +24,9 @@ DriverStatus WindowMapper::add_peer(DeviceIndex peer) {
 
 DriverStatus DeviceHeap::add_peer(DeviceIndex peer) {
   if (!vmm_) return DriverStatus::ok;  // the driver's own contexts say who may touch it
-  DriverStatus status = DriverStatus::ok;
-  for (PageId begin = 0; begin < home_.max_pages();) {
-    PageId end = begin;
-    while (end < home_.max_pages() && page_handle_[end] != 0) ++end;
-    if (end > begin && status == DriverStatus::ok) {
-      status = home_space_.give_access(page_address_[begin],
-                                       std::uint64_t{end - begin} * page_bytes_, peer);
-    }
-    begin = end + 1;
-  }
+  DriverStatus status = home_mapper_.give_access(peer);
   if (status == DriverStatus::ok) status = mapper_.add_peer(peer);
-  if (status == DriverStatus::ok) home_space_.add_peer(peer);
+  if (status == DriverStatus::ok) home_mapper_.note_peer(peer);
   return status;
 }
 

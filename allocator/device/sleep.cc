@@ -51,17 +51,12 @@ DriverStatus DeviceHeap::sleep(PoolIndex pool, std::span<const BlockId> blocks) 
   if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) return status;
   Asleep& asleep = asleep_[pool];
   for (const PageId page : frames_only_of(pool, blocks)) {
-    const PageRange frame{page, home_.frames().pages(page)};
     DriverStatus status = mapper_.unmap_frame(page, asleep.places);
-    if (status == DriverStatus::ok) {
-      status = home_space_.unmap(page_address_[page], frame.count * page_bytes_);
-    }
+    if (status == DriverStatus::ok) status = home_mapper_.put_to_sleep(page);
     if (status != DriverStatus::ok) {
       (void)wake(pool);
       return status;
     }
-    physical_.release(pieces_of(frame));
-    std::fill_n(page_handle_.begin() + page, frame.count, MemHandle{0});
     asleep.frames.push_back(page);
   }
   return DriverStatus::ok;
@@ -71,33 +66,8 @@ DriverStatus DeviceHeap::wake(PoolIndex pool) {
   const auto found = asleep_.find(pool);
   if (found == asleep_.end()) return DriverStatus::ok;
   Asleep& asleep = found->second;
-  if (!home_space_.clear_leftovers()) return DriverStatus::unknown;
-  physical_.retry_releases();
-  std::vector<MemoryPiece> pieces;
-  for (const PageId page : asleep.frames) {
-    pieces.push_back({home_.frames().pages(page) * page_bytes_, 0});
-  }
-  if (const DriverStatus status = physical_.create(pieces); status != DriverStatus::ok) {
-    return status;
-  }
-  // Runs of neighbours: one call to give access for each.
-  const std::vector<PageId>& frames = asleep.frames;
-  std::size_t mapped = 0;
-  DriverStatus status = DriverStatus::ok;
-  while (mapped < frames.size() && status == DriverStatus::ok) {
-    std::size_t end = mapped + 1;
-    while (end < frames.size() && frames[end] == home_.frames().end(frames[end - 1])) ++end;
-    const auto run = std::span(pieces).subspan(mapped, end - mapped);
-    status = home_space_.map(page_address_[frames[mapped]], run);
-    if (status != DriverStatus::ok) break;
-    note_pieces(frames[mapped], run);
-    mapped = end;
-  }
-  // What could not be mapped stays asleep.
-  physical_.release(std::span(pieces).subspan(mapped));
-  asleep.frames.erase(asleep.frames.begin(),
-                      asleep.frames.begin() + static_cast<std::ptrdiff_t>(mapped));
-  if (status == DriverStatus::ok) status = mapper_.map_places(asleep.places, page_handle_);
+  DriverStatus status = home_mapper_.wake(asleep.frames);
+  if (status == DriverStatus::ok) status = mapper_.map_places(asleep.places, home_mapper_.handles());
   if (status == DriverStatus::ok) asleep_.erase(found);
   return status;
 }

@@ -29,9 +29,9 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
     streams_.tell_apart();
     note_streams();
     ++misses_;
-    ask_for_ceiling();
-    const std::uint64_t host_pages = (spill_bytes_ - physical_.host_bytes()) / page_bytes_;
-    if (pages_lacking(size) <= pages_left() + host_pages) {
+    room_.ask();
+    const std::uint64_t host_pages = (spill_bytes_ - memory().host_bytes()) / page_bytes_;
+    if (pages_lacking(size) <= room_.pages_left() + host_pages) {
       last_spill_volume_ = demand.volume_bytes;
       const auto there = [&] { return place_in_spilled(size, owner, host_pages); };
       placed = search(owner, there);
@@ -59,7 +59,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
     }
     const auto plan = [&] { return mapper_.plan(size, reach); };
     WindowPlan first = plan();
-    if (first.missing > pages_left() + host_pages) return failure();
+    if (first.missing > room_.pages_left() + host_pages) return failure();
     return place_by_plan(std::move(first), plan, size, owner, true);
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
@@ -70,14 +70,12 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
 }
 
 bool DeviceHeap::give_back_spilled() {
-  if (physical_.host_bytes() == 0) return true;
+  if (memory().host_bytes() == 0) return true;
   unite_pool(kSpillPool);
   const Owner anyone = streams_.sets().anyone_in(kSpillPool);
   bool given_back = true;
   for (const PageRange& run : home_.free_runs(Reach(anyone, 0, anyone, kSpillPool))) {
-    const PageId before = home_.present_pages();
-    if (mapper_.drop_pages(run)) ungrow(run);
-    given_back = given_back && home_.present_pages() != before;
+    given_back = (mapper_.drop_pages(run) && ungrow(run)) && given_back;
   }
   return given_back;
 }
@@ -85,7 +83,7 @@ bool DeviceHeap::give_back_spilled() {
 void DeviceHeap::give_back_idle_spill(const Demand& demand) {
   if (demand.volume_bytes < last_spill_volume_ + kIdlePeaks * demand.peak_bytes) return;
   const Reach free(kAnyone, streams_.now(), kAnyone, kSpillPool);
-  const std::uint64_t there = physical_.host_bytes() / page_bytes_;
+  const std::uint64_t there = memory().host_bytes() / page_bytes_;
   // Memory for everyone is counted with it.
   if (home_.free_pages(free) - home_.free_pages(kAnyone) != there) return;
   if (streams_.any_capturing() || finish_streams() != DriverStatus::ok) return;
