@@ -14,7 +14,6 @@
 // While a graph may be captured what streams free stays theirs, side by side in the home: of one
 // page that a stream has freed a part of nothing could be had then, if that stream refuses.
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "allocator/base/bytes.h"
@@ -23,9 +22,6 @@
 namespace gapless {
 namespace {
 
-// An epoch ends when a stream has freed one of so many parts of all memory: shorter epochs mean
-// shorter waits and more events. Measured, docs/experiments/several-streams.md.
-constexpr std::uint64_t kEpochsPerMemory = 64;
 // Pieces of a page that were freed so many epochs ago are everyone's; four cost more memory
 // (docs/experiments/several-streams.md).
 constexpr Epoch kSettledAfter = 1;
@@ -69,7 +65,8 @@ class DeviceHeap::Choice {
   [[nodiscard]] bool any() const { return until_ != kNoEpoch; }
   /// The request in that place.
   [[nodiscard]] Placed place() const {
-    return spot_ ? heap_.in_window(*spot_, owner_) : heap_.in_hole_of_any(fit_, size_, owner_);
+    const Terms terms{Reach(owner_)};
+    return spot_ ? heap_.in_window(*spot_, terms) : heap_.in_hole_of_any(fit_, size_, terms);
   }
 
  private:
@@ -82,16 +79,17 @@ class DeviceHeap::Choice {
 };
 
 void DeviceHeap::note_streams() {
-  if (largest_.size() == streams_.streams() && holds_apart() == home_.holds_streams_apart()) return;
-  if (largest_.empty()) {
+  if (stream_demand_.streams() == streams_.streams() &&
+      holds_apart() == home_.holds_streams_apart())
+    return;
+  if (stream_demand_.streams() == 0) {
     home_.tell_streams_apart(streams_.now());
     // Until now there was one, and nobody noted when it used what.
     for (PageId page = 0; page < home_.max_pages(); ++page) {
       if (home_.is_present(page)) uses_.note(0, page, page + 1, streams_.now());
     }
   }
-  open_units_.resize(streams_.streams(), 0);
-  largest_.resize(streams_.streams(), 0);
+  stream_demand_.resize(streams_.streams());
   home_.hold_streams_apart(holds_apart());
   if (!holds_apart()) settle_all();
 }
@@ -123,9 +121,10 @@ void DeviceHeap::for_users_before(Owner owner, BlockId hole, UnitRange range, F&
   }
 }
 
-DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) {
+DriverStatus DeviceHeap::come_after(const Terms& terms, BlockId hole, UnitRange range) {
+  const Owner owner = terms.owner();
   const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner || unordered_) return DriverStatus::ok;
+  if (freed_by == owner || terms.unordered) return DriverStatus::ok;
   if (freed_by != kAnyone) {
     return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
   }
@@ -136,11 +135,11 @@ DriverStatus DeviceHeap::come_after(Owner owner, BlockId hole, UnitRange range) 
   return status;
 }
 
-DriverStatus DeviceHeap::come_after(Owner owner, const std::vector<UnitRange>& ranges) {
+DriverStatus DeviceHeap::come_after(const Terms& terms, const std::vector<UnitRange>& ranges) {
   for (const UnitRange& range : ranges) {
     DriverStatus status = DriverStatus::ok;
     home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
-      if (status == DriverStatus::ok) status = come_after(owner, hole, part);
+      if (status == DriverStatus::ok) status = come_after(terms, hole, part);
     });
     if (status != DriverStatus::ok) return status;
   }
@@ -149,7 +148,7 @@ DriverStatus DeviceHeap::come_after(Owner owner, const std::vector<UnitRange>& r
 
 Epoch DeviceHeap::busy_until(Owner owner, BlockId hole, UnitRange range) {
   const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner || unordered_ || takes_any()) return 0;
+  if (freed_by == owner || takes_any()) return 0;
   Epoch until = 0;
   if (freed_by != kAnyone) {
     const Epoch epoch = home_.freed_in(hole, range);
@@ -186,9 +185,9 @@ Bitmap DeviceHeap::busy_pages(Owner owner) {
   return busy;
 }
 
-DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, Owner owner) {
+DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, const Terms& terms) {
   if (streams_.several()) {
-    const DriverStatus status = come_after(owner, fit.hole, {fit.begin, size});
+    const DriverStatus status = come_after(terms, fit.hole, {fit.begin, size});
     if (status != DriverStatus::ok) return failure(status);
   }
   return in_hole(fit, size);
@@ -232,11 +231,10 @@ void DeviceHeap::take_back_aside() {
 DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const Demand& demand) {
   const Request request(*this);
   note_streams();
-  const StreamIndex stream = streams_.sets().members(owner).front();
-  largest_[stream] = std::max(largest_[stream], size);
+  stream_demand_.note_request(streams_.sets().members(owner).front(), size);
   Choice choice(*this, owner, size);
   if (const Fit fit = home_.fit_where(size, owner, choice); fit.hole != 0) {
-    const Placed placed = in_hole_of_any(fit, size, owner);
+    const Placed placed = in_hole_of_any(fit, size, Reach(owner));
     if (placed.block != 0) return placed;
   }
   return place_after_miss(size, owner, demand);
@@ -245,7 +243,7 @@ DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const
 DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, const Demand& demand) {
   Choice choice(*this, owner, size);
   if (const Fit fit = home_.fit_where(size, owner, choice); fit.hole != 0) {
-    const Placed placed = in_hole_of_any(fit, size, owner);
+    const Placed placed = in_hole_of_any(fit, size, Reach(owner));
     if (ends_search(placed)) return placed;
   }
   Reach all(owner);
@@ -253,7 +251,7 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
     all.others_up_to = streams_.now();
     const Fit fit = home_.fit_among_others(size, all);
     if (fit.hole != 0 && choice(fit)) {
-      const Placed placed = in_hole_of_any(fit, size, owner);
+      const Placed placed = in_hole_of_any(fit, size, Reach(owner));
       if (ends_search(placed)) return placed;
     }
   }
@@ -262,7 +260,7 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
   done.except = &busy;
   if (use_windows()) {
     if (const auto spot = mapper_.find(size, done)) {
-      const Placed placed = in_window(*spot, owner);
+      const Placed placed = in_window(*spot, Reach(owner));
       if (ends_search(placed)) return placed;
     }
     windows().for_each_spot(size, all, [&](const WindowSpot& spot) { choice.note(spot); });
@@ -278,7 +276,9 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
     const Placed placed = choice.place();
     if (ends_search(placed)) return placed;
   }
-  return try_ladder(size, all, demand);
+  Terms terms{all};
+  terms.for_everyone = true;
+  return place_on(size, terms, demand);
 }
 
 std::optional<DeviceHeap::Placed> DeviceHeap::place_without_wait(Unit size, Reach done,
@@ -294,14 +294,13 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_without_wait(Unit size, Reac
     }
   }
   if (!within_budget(missing, demand)) return {};
-  if (use_windows()) return map_window_or_grow(size, done, demand, growth);
-  if (!growth) return {};
-  return grow_and_place(*growth, size, done);
+  if (!growth && !use_windows()) return {};
+  return map_window_or_grow(size, done, demand, growth);
 }
 
 void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   note_streams();
-  const std::uint64_t size = blocks_[block].size;
+  const Unit size = blocks_[block].size;
   const Epoch epoch = streams_.note_free(owner);
   note_uses(block, owner, epoch);
   free_block(block, owner, epoch);
@@ -311,11 +310,8 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   const Epoch before = streams_.now();
   for (const StreamIndex stream : streams_.sets().members(owner)) {
     if (streams_.sets().pool_of(owner) != 0) break;
-    open_units_[stream] += size;
-    if (open_units_[stream] * kUnitBytes * kEpochsPerMemory < reserved_bytes()) continue;
     // A stream the program has destroyed refuses; who wants its memory waits for the device then.
-    (void)streams_.end_epoch(stream);
-    open_units_[stream] = 0;
+    if (stream_demand_.note_free(stream, size, reserved_bytes())) (void)streams_.end_epoch(stream);
   }
   if (streams_.now() != before && !home_.holds_streams_apart()) settle(kSettledAfter);
 }
@@ -328,18 +324,13 @@ void DeviceHeap::settle(Epoch age) {
   }
 }
 
-std::uint64_t DeviceHeap::stream_budget_bytes(std::uint64_t peak_bytes) const {
-  const auto sum = std::accumulate(largest_.begin(), largest_.end(), std::uint64_t{0});
-  const Unit largest = largest_.empty() ? 0 : *std::max_element(largest_.begin(), largest_.end());
-  const double share = static_cast<double>(peak_bytes) * options_.stream_budget / 100;
-  return std::min(static_cast<std::uint64_t>(share), (sum - largest) * kUnitBytes);
-}
-
 bool DeviceHeap::within_budget(std::uint64_t missing, const Demand& demand) const {
   if (!room_.is_known_for(missing)) return false;
   if (missing == 0 || options_.cross_stream == CrossStream::completed) return true;
-  const std::uint64_t allowed =
-      std::max(copies_allowance(), demand.peak_bytes + stream_budget_bytes(demand.peak_bytes));
+  const double share = static_cast<double>(demand.peak_bytes) * options_.stream_budget / 100;
+  const std::uint64_t budget =
+      std::min(static_cast<std::uint64_t>(share), stream_demand_.budget_bytes());
+  const std::uint64_t allowed = std::max(copies_allowance(), demand.peak_bytes + budget);
   return reserved_bytes() + missing * page_bytes_ <= allowed;
 }
 

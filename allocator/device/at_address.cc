@@ -8,8 +8,12 @@
 
 namespace gapless {
 
-DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner) {
-  const Owner anyone = streams_.sets().anyone_in(streams_.sets().pool_of(owner));
+DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner,
+                                               bool unordered) {
+  const PoolIndex pool = streams_.sets().pool_of(owner);
+  const Owner anyone = streams_.sets().anyone_in(pool);
+  Terms terms(Reach(owner, 0, anyone, pool));
+  terms.unordered = unordered;
   if (const auto begin = home_mapper_.unit_at(address)) {
     BlockId hole = 0;
     home_.for_each([&](BlockId id, const Block& block) {
@@ -19,19 +23,18 @@ DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size,
       if (block.state == BlockState::hole && usable && around) hole = id;
     });
     if (hole == 0) return {Status::invalid_argument, 0, 0};
-    return in_hole_of_any({hole, *begin}, size, owner);
+    return in_hole_of_any({hole, *begin}, size, terms);
   }
   std::optional<WindowSpot> found;
   windows().for_each([&](WindowId id, const Window& window) {
     const std::uint64_t bytes = window.pages.size() * page_bytes_;
     if (address < window.address || address - window.address >= bytes) return;
     const WindowSpot spot{id, static_cast<Unit>((address - window.address) / kUnitBytes), size};
-    if (mapper_.is_there(spot, window.address) &&
-        windows().is_free(spot, Reach(owner, 0, anyone, streams_.sets().pool_of(owner)))) {
+    if (mapper_.is_there(spot, window.address) && windows().is_free(spot, terms.reach)) {
       found = spot;
     }
   });
-  return found ? in_window(*found, owner) : Placed{Status::invalid_argument, 0, 0};
+  return found ? in_window(*found, terms) : Placed{Status::invalid_argument, 0, 0};
 }
 
 Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, DeviceAddress address,

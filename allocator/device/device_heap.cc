@@ -62,6 +62,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       uses_(home_.max_pages()),
       room_(home_mapper_, lenders_, page_units_),
+      asleep_(blocks_, home_, streams_.sets(), home_mapper_, mapper_),
       spill_bytes_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
   memory().set_limit_bytes(options.limit);
@@ -70,9 +71,9 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 
 // --- blocks ------------------------------------------------------------------------------------
 
-DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
+DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, const Terms& terms) {
   if (streams_.several()) {
-    const DriverStatus status = come_after(owner, mapper_.windows().home_ranges(spot));
+    const DriverStatus status = come_after(terms, mapper_.windows().home_ranges(spot));
     if (status != DriverStatus::ok) return failure(status);
   }
   const BlockId id = blocks_.make();
@@ -81,7 +82,7 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, Owner owner) {
   block.begin = spot.begin;
   block.size = spot.size;
   block.prev = spot.window;
-  block.owner = owner;
+  block.owner = terms.owner();
   BlockId last = 0;
   for (const UnitRange& range : mapper_.windows().home_ranges(spot)) {
     home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
@@ -128,7 +129,8 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
   loading_.note(demand.volume_bytes / kUnitBytes, live_units(),
                 std::uint64_t{home_.present_pages()} * page_units_);
   const std::uint64_t lacking = pages_lacking(size);
-  const bool too_large = vmm_ && home_mapper_.device_pages() + lacking > device_bytes_ / page_bytes_;
+  const bool too_large =
+      vmm_ && home_mapper_.device_pages() + lacking > device_bytes_ / page_bytes_;
   if (memory().unreleased() == 0 && (too_large || lacking > home_mapper_.limit_pages_left())) {
     return failure(DriverStatus::out_of_memory);
   }
@@ -201,12 +203,9 @@ DeviceHeap::Placed DeviceHeap::place_after_trim(Unit size, Owner owner, const De
 
 DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand& demand) {
   if (streams_.several()) return search_among_streams(size, owner, demand);
-  const Fit fit = home_.fit(size, owner);
-  if (fit.hole != 0) {
-    const Placed placed = in_hole_of_any(fit, size, owner);
-    if (ends_search(placed)) return placed;
-  }
-  return try_ladder(size, owner, demand);
+  Terms terms{Reach(owner)};
+  terms.for_everyone = true;
+  return place_on(size, terms, demand);
 }
 
 bool DeviceHeap::take_from_pools(Unit size, Reach reach) {
@@ -214,74 +213,6 @@ bool DeviceHeap::take_from_pools(Unit size, Reach reach) {
   if (!lenders_.any()) return false;
   const std::uint64_t missing = mapper_.plan(size, reach).missing;
   return missing != 0 && borrow_from_pools(missing);
-}
-
-DeviceHeap::Placed DeviceHeap::try_ladder(Unit size, Reach reach, const Demand& demand) {
-  if (use_windows()) {
-    if (const auto spot = mapper_.find(size, reach)) {
-      const Placed placed = in_window(*spot, reach.owner);
-      if (ends_search(placed)) return placed;
-    }
-  }
-  if (take_from_pools(size, reach)) return search_again(size, reach.owner, demand);
-  const auto growth = home_.growth_for(size, reach, !vmm_);
-  bool refused = false;
-  if (growth && reserved_bytes() + growth->count * page_bytes_ <= copies_allowance() &&
-      room_.is_there_for(growth->count)) {
-    const Placed placed = grow_and_place(*growth, size, reach);
-    if (ends_search(placed)) return placed;
-    refused = true;
-  }
-  if (use_windows()) {
-    return map_window_or_grow(size, reach, demand, refused ? std::nullopt : growth);
-  }
-  if (growth && !refused) return grow_and_place(*growth, size, reach);
-  return failure();
-}
-
-DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, Reach reach, const Demand& demand,
-                                                  const std::optional<PageRange>& growth) {
-  const Owner owner = reach.owner;
-  WindowPlan plan = mapper_.plan(size, reach);
-  if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, reach);
-  if (!room_.is_there_for(plan.missing)) return failure(DriverStatus::out_of_memory);
-  const auto plan_again = [&] { return mapper_.plan(size, reach); };
-  const auto repair_again = [&] {
-    return mapper_.plan_repair_again(size, reach, plan.calls).value_or(plan_again());
-  };
-  if (const auto repair = mapper_.plan_repair(size, reach, plan, demand.volume_bytes)) {
-    const Placed placed = place_by_plan(*repair, repair_again, size, owner);
-    if (ends_search(placed)) return placed;
-    plan = plan_again();  // places of the window may be gone
-  }
-  const Placed placed = place_by_plan(std::move(plan), plan_again, size, owner);
-  if (!growth || ends_search(placed)) return placed;
-  // A driver that has no addresses for windows may still map what comes to the home's.
-  const auto still = home_.growth_for(size, reach, !vmm_);
-  return still ? grow_and_place(*still, size, reach) : placed;
-}
-
-DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, Reach reach) {
-  if (!room_.is_there_for(pages.count)) return failure(DriverStatus::out_of_memory);
-  // New memory joins the hole before it, whose ever that is.
-  const BlockId below = home_.hole_below(pages.first, reach);
-  DriverStatus status = DriverStatus::ok;
-  if (below != 0 && streams_.watches_captures()) {  // which may not be had now
-    status = come_after(reach.owner, below, {blocks_[below].begin, blocks_[below].size});
-  }
-  if (status == DriverStatus::ok) {
-    const Owner owner = below != 0 ? blocks_[below].owner : reach.owner;
-    pages = with_rest_of_frame(pages);
-    status = grow(pages, owner, frame_order(pages.count));
-  }
-  if (status != DriverStatus::ok) return failure(status);
-  if (reach.except == nullptr) {
-    return in_hole_of_any(home_.fit(size, reach.owner, reach.anyone), size, reach.owner);
-  }
-  // Up to the end of the new pages, and not in what others use still.
-  const BlockId hole = home_.hole_at(pages.first << page_shift_);
-  const Unit end = std::min(blocks_[hole].end(), (pages.first + pages.count) << page_shift_);
-  return in_hole_of_any({hole, end - size}, size, reach.owner);
 }
 
 // --- whether it fits -----------------------------------------------------------------------------
@@ -314,61 +245,6 @@ std::uint64_t DeviceHeap::copies_allowance() const {
   const auto live_bytes = static_cast<double>(live_units() * kUnitBytes);
   const double lost = 100 * kLostByWindow * page_units_ / copies_.mean_size();
   return static_cast<std::uint64_t>(live_bytes * (1 + std::min(lost, options_.copies_slack) / 100));
-}
-
-// --- windows -----------------------------------------------------------------------------------
-
-DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
-                                      std::vector<PageRange>& added) {
-  // Before the host's, what the device still has: page by page where it does not say.
-  const std::uint64_t step = on_host && !room_.is_told() ? 1 : UINT64_MAX;
-  std::uint64_t of_device = on_host ? room_.pages_left() : count;
-  while (count != 0) {
-    const bool spills = on_host && of_device == 0;
-    const auto most = std::min<std::uint64_t>(count, spills ? count : std::min(of_device, step));
-    const auto run = home_.absent_run(static_cast<PageId>(most));
-    if (!run) return DriverStatus::out_of_memory;
-    if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
-    const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), order, true)
-                                       : grow(*run, owner, order);
-    if (status == DriverStatus::out_of_memory && on_host && !spills) {
-      of_device = 0;
-      continue;
-    }
-    if (status != DriverStatus::ok) return status;
-    added.push_back(*run);
-    count -= run->count;
-    of_device -= spills ? 0 : run->count;
-  }
-  return DriverStatus::ok;
-}
-
-DeviceHeap::Placed DeviceHeap::place_by_plan(WindowPlan plan,
-                                             const std::function<WindowPlan()>& plan_again,
-                                             Unit size, Owner owner, bool on_host) {
-  WindowSpot spot;
-  const DriverStatus status = map_window(std::move(plan), plan_again, size, owner, spot, on_host);
-  return status == DriverStatus::ok ? in_window(spot, owner) : failure(status);
-}
-
-DriverStatus DeviceHeap::map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again,
-                                    Unit size, Owner owner, WindowSpot& spot, bool on_host) {
-  std::vector<PageRange> added;
-  DriverStatus status = DriverStatus::ok;
-  if (plan.missing != 0) {
-    if (!on_host && !room_.is_there_for(plan.missing)) return DriverStatus::out_of_memory;
-    status = create_pages(plan.missing, owner, frame_order(plan.missing), on_host, added);
-    if (status == DriverStatus::ok) plan = plan_again();
-    if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
-  }
-  if (status == DriverStatus::ok && streams_.several()) {
-    status = come_after(owner, mapper_.home_ranges(plan, size));
-  }
-  if (status == DriverStatus::ok) status = mapper_.map(plan, home_mapper_.handles(), size, spot);
-  if (status != DriverStatus::ok) {
-    for (const PageRange& run : added) (void)ungrow(run);
-  }
-  return status;
 }
 
 // --- what there is ------------------------------------------------------------------------------
@@ -416,11 +292,9 @@ void DeviceHeap::validate() const {
   check(mapped == windows().mapped_pages(), "mapped pages do not add up");
   if (!vmm_) return;
   for (PageId page = 0; page < home_.max_pages(); ++page) {
-    const bool asleep = std::any_of(asleep_.begin(), asleep_.end(), [&](const auto& pool) {
-      const std::vector<PageId>& frames = pool.second.frames;
-      return std::binary_search(frames.begin(), frames.end(), home_.frames().begin(page));
-    });
-    check(home_.is_present(page) == (home_mapper_.handles()[page] != 0 || asleep), "a page without a handle");
+    check(
+        home_.is_present(page) == (home_mapper_.handles()[page] != 0 || asleep_.is_asleep_at(page)),
+        "a page without a handle");
   }
 }
 

@@ -30,6 +30,9 @@
 #include "allocator/device/options.h"
 #include "allocator/device/place.h"
 #include "allocator/device/room.h"
+#include "allocator/device/sleeping_pools.h"
+#include "allocator/device/stream_demand.h"
+#include "allocator/device/terms.h"
 #include "allocator/device/window_mapper.h"
 #include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
@@ -113,8 +116,8 @@ class DeviceHeap {
   /// the driver refuses that too.
   DriverStatus sleep(PoolIndex pool, std::span<const BlockId> blocks);
   /// Brings memory back at every address. On failure what was not mapped yet stays asleep.
-  DriverStatus wake(PoolIndex pool);
-  [[nodiscard]] bool is_asleep(PoolIndex pool) const { return asleep_.contains(pool); }
+  DriverStatus wake(PoolIndex pool) { return asleep_.wake(pool); }
+  [[nodiscard]] bool is_asleep(PoolIndex pool) const { return asleep_.is_asleep(pool); }
   /// Before a graph may be captured: what is done is known then.
   void prepare_capture();
   /// What is free in the pool is good for all of it: its graphs run one after the other.
@@ -187,7 +190,7 @@ class DeviceHeap {
 
   [[nodiscard]] std::uint64_t reserved_bytes() const { return home_mapper_.reserved_bytes(); }
   /// Pages of the home whose memory the device has back for now.
-  [[nodiscard]] PageId pages_asleep() const;
+  [[nodiscard]] PageId pages_asleep() const { return asleep_.pages(); }
   [[nodiscard]] std::uint64_t limit_bytes() const { return memory().limit_bytes(); }
   void set_limit_bytes(std::uint64_t bytes) {
     memory().set_limit_bytes(bytes);
@@ -295,20 +298,9 @@ class DeviceHeap {
   /// without it for a while.
   void give_back_idle_spill(const Demand& demand);
 
-  // --- asleep (sleep.cc) ------------------------------------------------------------------------
-
-  struct Asleep {
-    std::vector<PageId> frames;  // by their first pages
-    std::vector<WindowPlace> places;
-  };
-  [[nodiscard]] std::vector<PageId> frames_only_of(PoolIndex pool,
-                                                   std::span<const BlockId> blocks) const;
-  /// The pool has no block any more: its pages that are asleep are not there.
-  void forget_asleep(PoolIndex pool);
-
   // --- private pools (in_pools.cc) --------------------------------------------------------------
 
-  Placed place_in_own_pool(Unit size, Owner owner);
+  Placed place_in_own_pool(Unit size, Owner owner, bool capturing);
   /// Where the pool's own memory is not enough: everyone's and new memory, with what is free in the
   /// pool where that takes fewer new pages, or nothing else is left.
   Placed place_beyond_pool(Unit size, Owner owner, Owner general, const Demand& demand);
@@ -319,9 +311,7 @@ class DeviceHeap {
   /// All that is free in the owner's pool and outside of any.
   [[nodiscard]] Reach in_pool_and_beside(Owner owner);
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
-  /// A new window over free memory within reach, if that is enough.
-  Placed in_new_window(Unit size, Reach reach);
-  Placed take_whole_pages(Unit size, Owner owner, Owner general);
+  Placed take_whole_pages(Unit size, Owner owner, Owner general, bool capturing);
   /// While a graph is captured: what other streams of it freed in the pool becomes the owner's,
   /// where its next work comes after theirs. Whether there was any.
   bool take_over_in_capture(Owner owner);
@@ -355,8 +345,8 @@ class DeviceHeap {
   template <class F>
   void for_users_before(Owner owner, BlockId hole, UnitRange range, F&& f) const;
   /// Lets the owner's stream come after those who used that memory before.
-  DriverStatus come_after(Owner owner, BlockId hole, UnitRange range);
-  DriverStatus come_after(Owner owner, const std::vector<UnitRange>& ranges);
+  DriverStatus come_after(const Terms& terms, BlockId hole, UnitRange range);
+  DriverStatus come_after(const Terms& terms, const std::vector<UnitRange>& ranges);
   /// When memory was freed there last that it would have to wait for; 0: nobody.
   Epoch busy_until(Owner owner, BlockId hole, UnitRange range);
   Epoch busy_until(Owner owner, const std::vector<UnitRange>& ranges);
@@ -366,7 +356,7 @@ class DeviceHeap {
   void settle(Epoch age);
   class Choice;
   /// in_hole() where the hole may be another's.
-  Placed in_hole_of_any(const Fit& fit, Unit size, Owner owner);
+  Placed in_hole_of_any(const Fit& fit, Unit size, const Terms& terms);
   /// search_again() where the streams must be told apart.
   Placed search_among_streams(Unit size, Owner owner, const Demand& demand);
   /// The request in memory that nobody has to be waited for and new memory, within the budget.
@@ -377,10 +367,8 @@ class DeviceHeap {
   /// Whether there was more of it than before.
   bool set_aside_refused(Owner owner);
   void take_back_aside();
-  /// What streams beside the one with the largest requests may need at a time, within the option's
-  /// share of the peak: reserved memory may grow by that to spare a wait.
-  [[nodiscard]] std::uint64_t stream_budget_bytes(std::uint64_t peak_bytes) const;
-  /// Whether so many new pages are within that budget.
+  /// Whether so many new pages are little enough to spare a wait: the option's share of the peak,
+  /// and not more than streams ask for.
   [[nodiscard]] bool within_budget(std::uint64_t missing, const Demand& demand) const;
 
   void note_mapping(bool mapped, DeviceAddress address, std::uint64_t bytes) const {
@@ -392,9 +380,8 @@ class DeviceHeap {
   }
   /// A block begins or ends to use ranges of the home in a window.
   void note_lent(bool begins, BlockId block) const;
-  Placed in_window(const WindowSpot& spot, Owner owner);
+  Placed in_window(const WindowSpot& spot, const Terms& terms);
   Placed place_after_miss(Unit size, Owner owner, const Demand& demand);
-  Placed try_ladder(Unit size, Reach reach, const Demand& demand);
   /// Whether memory of pools, given up or lent, is everyone's now, for a request that lacks pages.
   bool take_from_pools(Unit size, Reach reach);
   Placed search_again(Unit size, Owner owner, const Demand& demand);
@@ -408,8 +395,8 @@ class DeviceHeap {
   void end_request();
   /// Tries a search, again while streams refuse more than before: what that concerns is set aside.
   template <class F>
-  Placed search(Owner owner, F&& f) {
-    if (!unordered_) streams_.ask_refusals(owner);
+  Placed search(Owner owner, F&& f, bool unordered = false) {
+    if (!unordered) streams_.ask_refusals(owner);
     if (streams_.any_refusal()) set_aside_refused(owner);
     for (;;) {
       last_driver_status_ = DriverStatus::out_of_memory;
@@ -420,9 +407,33 @@ class DeviceHeap {
       return refusal == DriverStatus::ok ? placed : failure(refusal);
     }
   }
-  /// The ladder's last rungs: windows that must be mapped, or growth where that is no more memory.
-  Placed map_window_or_grow(Unit size, Reach reach, const Demand& demand,
+
+  // --- on given terms (place_on_terms.cc) -------------------------------------------------------
+
+  /// The request on those terms.
+  Placed place_on(Unit size, const Terms& terms, const Demand& demand);
+  /// The same without mapping anything.
+  Placed place_as_it_is(Unit size, const Terms& terms);
+  /// The same by what must be mapped: a window, or that growth where it is no more memory.
+  Placed map_window_or_grow(Unit size, const Terms& terms, const Demand& demand,
                             const std::optional<PageRange>& growth);
+  [[nodiscard]] std::optional<PageRange> growth_on(Unit size, const Terms& terms) const;
+  Placed grow_and_place(PageRange pages, Unit size, const Terms& terms);
+  /// Creates so many pages; those created are in `added`, also after a failure.
+  DriverStatus create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
+                            std::vector<PageRange>& added);
+  [[nodiscard]] WindowPlan plan_on(Unit size, const Terms& terms) const;
+  /// The plan when the pages that it lacked are there: a repair, where it was one (0: it was none)
+  /// and still takes fewer calls than that.
+  [[nodiscard]] WindowPlan plan_again(Unit size, const Terms& terms,
+                                      std::uint32_t repair_below) const;
+  /// The request in the window of that plan, which is carried out after those who used its memory.
+  /// The pages that it lacks are created first.
+  Placed place_by_plan(WindowPlan plan, Unit size, const Terms& terms,
+                       std::uint32_t repair_below = 0, bool on_host = false);
+  /// Carries the plan out; `spot` is where the request goes.
+  DriverStatus map_window(WindowPlan plan, Unit size, const Terms& terms,
+                          std::uint32_t repair_below, bool on_host, WindowSpot& spot);
 
   /// Reserved bytes up to which the home grows although free pages would add up, where copies grow:
   /// what windows would lose above what is live now. 0: none grow.
@@ -442,7 +453,6 @@ class DeviceHeap {
     const bool full = last_driver_status_ == DriverStatus::out_of_memory;
     return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
   }
-  Placed grow_and_place(PageRange pages, Unit size, Reach reach);
   /// The largest frames in which so many more pages come now.
   [[nodiscard]] FrameOrder frame_order(PageId more) const;
   /// While a program loads, the last frame comes whole: it goes on.
@@ -457,16 +467,6 @@ class DeviceHeap {
   [[nodiscard]] bool ends_search(const Placed& placed) const {
     return placed.status == Status::ok || streams_.newly_refused();
   }
-  /// The request in the window of that plan, which is carried out after those who used its memory.
-  /// Where it lacks pages they are created, and what plan_again() says then is carried out.
-  Placed place_by_plan(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
-                       Owner owner, bool on_host = false);
-  /// Carries the plan out; `spot` is where the request goes.
-  DriverStatus map_window(WindowPlan plan, const std::function<WindowPlan()>& plan_again, Unit size,
-                          Owner owner, WindowSpot& spot, bool on_host);
-  /// Creates so many pages; those created are in `added`, also after a failure.
-  DriverStatus create_pages(PageId count, Owner owner, FrameOrder order, bool on_host,
-                            std::vector<PageRange>& added);
 
   /// All that was freed belongs to anyone from now on.
   void settle_all();
@@ -475,7 +475,7 @@ class DeviceHeap {
   [[nodiscard]] PhysicalMemory& memory() { return home_mapper_.memory(); }
   [[nodiscard]] const PhysicalMemory& memory() const { return home_mapper_.memory(); }
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
-  Placed find_at_address(DeviceAddress address, Unit size, Owner owner);
+  Placed find_at_address(DeviceAddress address, Unit size, Owner owner, bool unordered);
 
   Options options_;
   bool vmm_;
@@ -489,17 +489,14 @@ class DeviceHeap {
   StreamLedger streams_;
   HomeMapper home_mapper_;
   WindowMapper mapper_;
-  // By stream: units freed since its last event, and its largest request.
-  std::vector<std::uint64_t> open_units_;
-  std::vector<Unit> largest_;
+  StreamDemand stream_demand_;
   PageUses uses_;
-  bool unordered_ = false;  // nobody waits for the request that is served now: it is captured
-  int requests_ = 0;        // that are being served: one, and its parts
+  int requests_ = 0;  // that are being served: one, and its parts
   Lenders lenders_;
   Room room_;
   std::vector<std::pair<Owner, Owner>> aside_;  // whose memory is set aside, and as whose
   std::map<PoolIndex, std::vector<WindowId>> pinned_;
-  std::map<PoolIndex, Asleep> asleep_;
+  SleepingPools asleep_;
   std::vector<PoolIndex> emptied_pools_;
   std::vector<PoolIndex> given_up_;      // after captures; the device was not waited for yet
   std::uint64_t spill_bytes_;            // host memory that may be used

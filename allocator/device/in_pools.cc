@@ -15,23 +15,6 @@
 #include "allocator/device/device_heap.h"
 
 namespace gapless {
-namespace {
-
-// While this lives, a request comes after nobody; also when host memory runs out in between.
-class Unordered {
- public:
-  Unordered(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
-  Unordered(const Unordered&) = delete;
-  Unordered& operator=(const Unordered&) = delete;
-  ~Unordered() { flag_ = before_; }
-
- private:
-  bool& flag_;
-  bool before_;
-};
-
-}  // namespace
-
 Owner DeviceHeap::owner_in_pool(Owner owner, PoolIndex pool) {
   const Owner in_pool = streams_.sets().in_pool(owner, pool);
   home_.note_pool(in_pool, pool);
@@ -49,47 +32,40 @@ DeviceHeap::Placed DeviceHeap::place_in_pool(Unit size, Owner owner, Owner gener
                                              const Demand& demand) {
   const Request request(*this);
   note_streams();
-  const Unordered unordered(unordered_, capturing);
-  Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  const auto in_own = [&] { return place_in_own_pool(size, owner, capturing); };
+  Placed placed = search(owner, in_own, capturing);
   const bool is_owed = placed.status != Status::ok && lenders_.owes(room_.served_pool());
   const PageId own_pages = is_owed ? home_.free_pages(all_of_pool(room_.served_pool())) : 0;
   if (placed.status != Status::ok && capturing) {
     const auto beside = [&] { return place_for_capture(size, owner, demand); };
-    placed = search(owner, beside);
+    placed = search(owner, beside, true);
     // What the driver refused once it may grant now.
-    if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside);
+    if (placed.status != Status::ok && could_fit(size)) placed = search(owner, beside, true);
   } else if (placed.status != Status::ok) {
     placed = place_beyond_pool(size, owner, general, demand);
   }
   if (is_owed && placed.status == Status::ok) {
-    const Unit of_own = (own_pages - home_.free_pages(all_of_pool(room_.served_pool()))) * page_units_;
+    const Unit of_own =
+        (own_pages - home_.free_pages(all_of_pool(room_.served_pool()))) * page_units_;
     lenders_.note_regained(room_.served_pool(), size - std::min(size, of_own));
   }
   if (capturing) note_captured(placed, owner);
   return placed;
 }
 
-DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner) {
+DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner, bool capturing) {
   const PoolIndex pool = streams_.sets().pool_of(owner);
-  Reach reach(owner, 0, streams_.sets().anyone_in(pool), pool);
-  Placed placed = failure();
-  const auto try_hole = [&](const Fit& fit) {
-    if (fit.hole != 0) placed = in_hole_of_any(fit, size, owner);
-    return fit.hole != 0 && ends_search(placed);
-  };
-  const auto try_window = [&] {
-    const auto spot = use_windows() ? mapper_.find(size, reach) : std::nullopt;
-    if (spot) placed = in_window(*spot, owner);
-    return spot && ends_search(placed);
-  };
-  if (try_hole(home_.fit(size, owner, reach.anyone)) || try_window()) return placed;
-  if (unordered_) {
-    if (take_over_in_capture(owner)) return place_in_own_pool(size, owner);
-  } else {  // what other streams freed in the pool
-    reach.others_up_to = streams_.now();
-    if (try_hole(home_.fit_among_others(size, reach)) || try_window()) return placed;
+  Terms terms(Reach(owner, 0, streams_.sets().anyone_in(pool), pool), Effort::none);
+  terms.unordered = capturing;
+  const Placed placed = place_on(size, terms, {});
+  if (ends_search(placed)) return placed;
+  if (capturing) {
+    if (take_over_in_capture(owner)) return place_in_own_pool(size, owner, capturing);
+  } else {
+    terms.reach.others_up_to = streams_.now();  // what other streams freed in the pool
   }
-  return use_windows() ? in_new_window(size, reach) : failure();
+  terms.effort = Effort::map;
+  return place_on(size, terms, {});
 }
 
 DeviceHeap::Placed DeviceHeap::place_beyond_pool(Unit size, Owner owner, Owner general,
@@ -128,35 +104,25 @@ bool DeviceHeap::pool_spares_pages(Unit size, Owner owner, Owner general) {
 
 DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner,
                                                         const Demand& demand) {
-  ++misses_;
   Reach reach = in_pool_and_beside(owner);
   // The oldest of it that is enough, as far as there is enough.
   Reach oldest = reach;
   oldest.others_up_to = 0;
   oldest.others_up_to = std::max<Epoch>(1, home_.epoch_needed(size, oldest).value_or(0));
   if (mapper_.plan(size, oldest).missing == 0) reach = oldest;
-  if (const auto spot = mapper_.find(size, reach)) {
-    const Placed placed = in_window(*spot, owner);
-    if (ends_search(placed)) return placed;
-  }
-  return map_window_or_grow(size, reach, demand, home_.growth_for(size, reach, !vmm_));
+  return place_on(size, reach, demand);
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
                                                     bool capturing) {
   const Request request(*this);
   note_streams();
-  const Unordered unordered(unordered_, capturing);
   // All of the pool's blocks are like this one, so all its holes are whole pages.
-  Placed placed = search(owner, [&] { return place_in_own_pool(size, owner); });
+  const auto in_own = [&] { return place_in_own_pool(size, owner, capturing); };
+  Placed placed = search(owner, in_own, capturing);
+  const auto beside = [&] { return take_whole_pages(size, owner, general, capturing); };
   const auto try_others = [&] {
-    if (placed.status == Status::ok) return;
-    placed = search(owner, [&] { return take_whole_pages(size, owner, general); });
-    if (placed.status == Status::ok || capturing || !use_windows()) return;
-    placed = search(owner, [&] {
-      const auto plan = [&] { return mapper_.plan_whole_pages(size, in_pool_and_beside(owner)); };
-      return place_by_plan(plan(), plan, size, owner);
-    });
+    if (placed.status != Status::ok) placed = search(owner, beside, capturing);
   };
   try_others();
   if (placed.status != Status::ok && could_fit(size)) {
@@ -168,24 +134,20 @@ DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owne
   return placed;
 }
 
-DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner general) {
-  ++misses_;
+DeviceHeap::Placed DeviceHeap::take_whole_pages(Unit size, Owner owner, Owner general,
+                                                bool capturing) {
   const PoolIndex pool = streams_.sets().pool_of(owner);
   const Reach of_pool(owner, 0, streams_.sets().anyone_in(pool), pool);
   // In a capture what is everyone's is others': only what is known to be done is good.
-  const Reach everyones = unordered_ ? Reach(owner, streams_.all_completed(), of_pool.anyone, 0)
-                                     : Reach(general, streams_.now());
-  auto growth = home_.growth_for(size, of_pool, !vmm_);
-  if (use_windows()) {
-    const auto plan = [&] { return mapper_.plan_whole_pages(size, everyones); };
-    WindowPlan first = plan();
-    if (!growth || first.missing < growth->count) {
-      const Placed placed = place_by_plan(std::move(first), plan, size, owner);
-      if (ends_search(placed)) return placed;
-      growth = home_.growth_for(size, of_pool, !vmm_);
-    }
-  }
-  return growth ? grow_and_place(*growth, size, of_pool) : failure();
+  Terms terms(capturing ? Reach(owner, streams_.all_completed(), of_pool.anyone, 0)
+                        : Reach(general, streams_.now()));
+  terms.unordered = capturing;
+  terms.whole_pages = true;
+  terms.grows_beside = of_pool;
+  const Placed placed = place_on(size, terms, {});
+  if (ends_search(placed) || capturing) return placed;
+  terms.reach = in_pool_and_beside(owner);
+  return place_on(size, terms, {});
 }
 
 void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
@@ -193,13 +155,6 @@ void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
   streams_.note_captured(placed.block, owner);
   const Block& block = blocks_[placed.block];
   if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
-}
-
-DeviceHeap::Placed DeviceHeap::in_new_window(Unit size, Reach reach) {
-  ++misses_;
-  const WindowPlan plan = mapper_.plan(size, reach);
-  if (plan.missing != 0) return failure(DriverStatus::out_of_memory);
-  return place_by_plan(plan, {}, size, reach.owner);
 }
 
 bool DeviceHeap::take_over_in_capture(Owner owner) {
@@ -217,19 +172,13 @@ bool DeviceHeap::take_over_in_capture(Owner owner) {
 }
 
 DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const Demand& demand) {
-  ++misses_;
-  const Reach reach(owner, streams_.all_completed(),
-                    streams_.sets().anyone_in(streams_.sets().pool_of(owner)), 0);
-  const Fit fit = home_.fit_among_others(size, reach);
-  if (fit.hole != 0) return in_hole(fit, size);
-  if (use_windows()) {
-    if (const auto spot = mapper_.find(size, reach)) return in_window(*spot, owner);
-    const Placed placed = in_new_window(size, reach);
-    if (placed.status == Status::ok) return placed;
-  }
-  const auto growth = home_.growth_for(size, reach, !vmm_);
-  if (use_windows()) return map_window_or_grow(size, reach, demand, growth);
-  return growth ? grow_and_place(*growth, size, reach) : failure();
+  const Owner anyone = streams_.sets().anyone_in(streams_.sets().pool_of(owner));
+  Terms terms(Reach(owner, streams_.all_completed(), anyone, 0), Effort::map);
+  terms.unordered = true;
+  const Placed placed = place_on(size, terms, demand);
+  if (ends_search(placed)) return placed;
+  terms.effort = Effort::create;
+  return place_on(size, terms, demand);
 }
 
 // --- places that are known -----------------------------------------------------------------------
@@ -292,10 +241,12 @@ bool DeviceHeap::could_be_at(std::span<const Place> places, PoolIndex pool,
 }
 
 DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
-  // Who restores a state knows in what order it is used.
-  const Unordered unordered(unordered_, true);
   const WindowSpot& spot = place.spot;
-  if (place.window_address != 0) return in_window(spot, owner);
+  if (place.window_address != 0) {
+    Terms terms{Reach(owner)};
+    terms.unordered = true;  // who restores a state knows in what order it is used
+    return in_window(spot, terms);
+  }
   BlockId hole = 0;
   home_.for_each([&](BlockId id, const Block& block) {
     if (block.begin <= spot.begin && spot.begin < block.end()) hole = id;
@@ -306,8 +257,7 @@ DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
 DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
                                                 bool capturing) {
   const Request request(*this);
-  const Unordered unordered(unordered_, capturing);
-  Placed placed = find_at_address(address, size, owner);
+  Placed placed = find_at_address(address, size, owner, capturing);
   if (placed.status == Status::out_of_memory) placed.status = Status::invalid_argument;
   if (capturing) note_captured(placed, owner);
   return placed;
@@ -375,9 +325,17 @@ bool DeviceHeap::borrow_from_pools(std::uint64_t missing) {
   return lent != 0;
 }
 
+DriverStatus DeviceHeap::sleep(PoolIndex pool, std::span<const BlockId> blocks) {
+  const DriverStatus status = finish_streams();
+  return status == DriverStatus::ok ? asleep_.put_to_sleep(pool, blocks) : status;
+}
+
 void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
   lenders_.forget(pool);
-  forget_asleep(pool);
+  if (is_asleep(pool)) {
+    unite_pool(pool);  // a page that several streams share is one hole then
+    asleep_.forget(pool);
+  }
   if (captured) {
     given_up_.push_back(pool);
     return;

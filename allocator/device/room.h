@@ -1,10 +1,10 @@
 // Room: how many more pages may be had, as far as is known, so that what cannot be had is not
 // tried.
 //
-//   limit       |-------------------------------------| reserved here and elsewhere, and what is left
-//   device      |---------------------------|           what it said, or showed by refusing
-//   owed                               |----|           left to pools that lent memory (lenders.h)
-//   left        pages                  ^ up to here
+//   limit    |-------------------------------------|  that the user or PyTorch set
+//   device   |---------------------------|            what it said, or showed by refusing
+//   owed                            |----|            left to pools that lent memory (lenders.h)
+//   left     | reserved ... |------>|                 pages that may be had still
 //
 // The device is asked at most once in a request, and only before growth that is large or may be too
 // large: few calls in all.
@@ -37,12 +37,13 @@ class Room {
   }
   /// The same before they are created: where they may not be there the device is asked.
   [[nodiscard]] bool is_there_for(std::uint64_t pages) {
+    if (pages == 0) return true;
     if (pages + owed_pages() > home_.limit_pages_left()) return false;
     if (!home_.uses_vmm()) return true;  // one call says it, and takes nothing where it is refused
     const bool is_known = ceiling_pages_ != UINT64_MAX;
     const bool takes_little =
         is_known && home_.device_pages() + owed_pages() + 2 * pages <= ceiling_pages_;
-    if (pages != 0 && !asked_ && (pages > kAskFrom || !takes_little)) ask();
+    if (!asked_ && (pages > kAskFrom || !takes_little)) ask();
     return pages <= pages_left();
   }
   /// Whether a request that lacks so many pages, beyond all that is free here, could be served.

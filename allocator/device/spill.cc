@@ -46,27 +46,20 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
 
 DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages) {
   const Owner spilled = owner_in_pool(owner, kSpillPool);
-  Reach reach(owner, streams_.now());
-  reach.others_pool_too = kSpillPool;
-  if (const Fit fit = home_.fit_among_others(size, reach); fit.hole != 0) {
-    const Placed placed = in_hole_of_any(fit, size, owner);
-    if (ends_search(placed)) return placed;
-  }
+  Terms terms(Reach(owner, streams_.now()));
+  terms.reach.others_pool_too = kSpillPool;
+  const Placed placed = place_as_it_is(size, terms);
+  if (ends_search(placed)) return placed;
   if (use_windows()) {
-    if (const auto spot = mapper_.find(size, reach)) {
-      const Placed placed = in_window(*spot, owner);
-      if (ends_search(placed)) return placed;
-    }
-    const auto plan = [&] { return mapper_.plan(size, reach); };
-    WindowPlan first = plan();
-    if (first.missing > room_.pages_left() + host_pages) return failure();
-    return place_by_plan(std::move(first), plan, size, owner, true);
+    WindowPlan plan = plan_on(size, terms);
+    if (plan.missing > room_.pages_left() + host_pages) return failure();
+    return place_by_plan(std::move(plan), size, terms, 0, true);
   }
   const auto growth = home_.growth_for(size, Reach(spilled, 0, spilled, kSpillPool), false);
   if (!growth || !may_spill(growth->count)) return failure();
   const DriverStatus status = grow(*growth, spilled, frame_order(growth->count), true);
   if (status != DriverStatus::ok) return failure(status);
-  return in_hole_of_any(home_.fit(size, spilled, spilled), size, owner);
+  return in_hole_of_any(home_.fit(size, spilled, spilled), size, terms);
 }
 
 bool DeviceHeap::give_back_spilled() {
