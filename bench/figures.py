@@ -136,6 +136,10 @@ def corpus(programs: int) -> str:
                 kinds = ("mean", "p90", "p99", "worst") if not figure.startswith("tight_fails") else ("mean",)
                 cells.append("" if sums is None else ", ".join(f"{sums[kind]:.{digits}f}" for kind in kinds))
             rows.append(cells)
+        better = tables[group].get("least_never_more_than_better_peer")
+        if better is not None:
+            rows.append(["least capacity no more than the better of the other two",
+                         f"{better['programs']} of {better['of']} programs", "", ""])
         number = of["gapless"]["over_percent"]["programs"]
         parts.append(table([f"{group}: {number}", *ALLOCATORS], rows))
     return section(

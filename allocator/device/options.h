@@ -32,7 +32,7 @@ enum class DumpSignal : std::uint8_t { none, usr1, usr2 };
 #define GAPLESS_OPTIONS(X)                                                                         \
   X(bytes, page_size, std::uint64_t{2} << 20,                                                      \
     "size of a physical page; larger pages mean fewer driver calls and more memory lost")          \
-  X(count, handle_parts, 4096,                                                                     \
+  X(count, handle_parts, 8192,                                                                     \
     "new memory comes in pieces of up to 16 pages, each at most one of so many parts of what is "  \
     "there, four times as much while nothing is freed; 0: single pages, which take more driver "   \
     "calls and lose a little less")                                                                \
