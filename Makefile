@@ -58,8 +58,9 @@ conformance: build
 	@tests/conformance/conformance.sh $(if $(SHORT),--gapless-only)
 
 bench: build
-	@cmake --build --preset release --target corpus fast_path_bench lock_bench recording_bench replay_bench streams_bench -- --quiet
+	@cmake --build --preset release --target corpus fast_path_bench large_heap_bench lock_bench recording_bench replay_bench streams_bench -- --quiet
 	@build/release/bin/fast_path_bench $(if $(SHORT),--benchmark_min_time=0.001 '--benchmark_filter=threads|mixed/16')
+	@build/release/bin/large_heap_bench $(if $(SHORT),--benchmark_filter=pages:many)
 	@build/release/bin/recording_bench
 	@build/release/bin/lock_bench $(if $(SHORT),--turns 1 --ms 2)
 	@build/release/bin/streams_bench --iterations $(if $(SHORT),5,24)

@@ -290,6 +290,7 @@ void DeviceHeap::validate() const {
     }
   });
   check(mapped == windows().mapped_pages(), "mapped pages do not add up");
+  windows().validate();
   if (!vmm_) return;
   for (PageId page = 0; page < home_.max_pages(); ++page) {
     check(

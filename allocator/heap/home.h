@@ -213,6 +213,8 @@ class Home {
                       (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
     return free && !is_excepted(page, reach);
   }
+  /// All pages for which that holds: for who asks of many.
+  [[nodiscard]] Bitmap pages_within(Reach reach) const;
   /// How many pages are wholly free.
   [[nodiscard]] PageId free_pages(Reach reach) const;
   /// The runs of wholly free pages, by address.
@@ -347,8 +349,6 @@ class Home {
       }
     }
   }
-  /// The wholly free pages within reach.
-  [[nodiscard]] Bitmap pages_within(Reach reach) const;
   /// Where in that hole of another owner a request fits; hole 0: nowhere.
   [[nodiscard]] Fit fit_in_part(BlockId hole, Unit size, Epoch up_to) const;
   /// Whether a range touches no page boundary.

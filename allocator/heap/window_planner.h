@@ -109,8 +109,9 @@ class WindowPlanner {
   };
   struct Places;
   /// The window's places, up to `end`. False where it can have no run with those edges.
-  bool look_at_places(const Window& window, const Edges& edges, std::uint32_t end, Reach reach,
-                      Places& places) const;
+  /// `free`: the wholly free pages within reach.
+  bool look_at_places(const Window& window, const Edges& edges, std::uint32_t end,
+                      const Bitmap& free, Places& places) const;
   /// Places from that one on to the next with which a frame begins: 0 where it does.
   [[nodiscard]] std::uint32_t places_to_frame(const Window& window, std::uint32_t place) const;
   /// Whether the run of places [first, after) exchanges whole frames only.
@@ -125,10 +126,10 @@ class WindowPlanner {
   [[nodiscard]] static bool can_fill(const std::vector<UnitRange>& gaps,
                                      const ByOrder<PageId>& supply);
   /// The run of that window with the fewest calls, if fewer than best.calls, becomes `best`.
-  void find_run(WindowId window, const Edges& edges, const Supply& supply, Reach reach,
+  void find_run(WindowId window, const Edges& edges, const Supply& supply, const Bitmap& free,
                 Run& best) const;
-  [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges,
-                                    Reach reach) const;
+  [[nodiscard]] WindowPlan plan_run(const Run& run, Unit size, const Edges& edges, Reach reach,
+                                    const Bitmap& free) const;
   /// Wholly free frames for the gaps, whose places lie `between`, by order.
   [[nodiscard]] ByOrder<std::vector<PageId>> choose_frames(const std::vector<UnitRange>& gaps,
                                                            const Window& window, UnitRange between,

@@ -26,7 +26,7 @@ struct WindowPlanner::Places {
 };
 
 bool WindowPlanner::look_at_places(const Window& window, const Edges& edges, std::uint32_t end,
-                                   Reach reach, Places& places) const {
+                                   const Bitmap& free_pages, Places& places) const {
   const auto count = static_cast<std::uint32_t>(window.pages.size());
   places.used.assign(end + 1, 0);
   places.fixed.assign(end + 1, 0);
@@ -42,7 +42,7 @@ bool WindowPlanner::look_at_places(const Window& window, const Edges& edges, std
   }
   for (std::uint32_t place = 0; place < end; ++place) {
     const PageId page = place < count ? window.pages[place] : kNoPage;
-    const bool free = page != kNoPage && home_.is_free(page, reach);
+    const bool free = page != kNoPage && free_pages.test(page);
     places.usable += free ? 1 : 0;
     if (free && frames_.begin(page) == page) ++places.usable_frames[frames_.order(page)];
     places.unmaps[place] = page != kNoPage && !free;
@@ -97,13 +97,19 @@ bool WindowPlanner::can_fill(const std::vector<UnitRange>& gaps, const ByOrder<P
   return supply[kLargestOrder] + made_up >= wanted[kLargestOrder];
 }
 
-void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supply, Reach reach,
-                             Run& best) const {
+void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supply,
+                             const Bitmap& free, Run& best) const {
   const Window& window = windows_.at(id);
+  // Most windows hold too few free pages for a run with fewer calls, wherever it begins.
+  const auto is_free = [&](PageId page) { return page != kNoPage && free.test(page); };
+  const auto held =
+      static_cast<PageId>(std::count_if(window.pages.begin(), window.pages.end(), is_free));
+  const PageId others = edges.whole - std::min(edges.whole, held);
+  if (edges.lead + others + edges.trail + 1 >= best.calls) return;
   const auto count = static_cast<std::uint32_t>(window.pages.size());
   const std::uint32_t end = std::min(std::max(window.room, count), count + edges.places());
   Places places;
-  if (!look_at_places(window, edges, end, reach, places)) return;
+  if (!look_at_places(window, edges, end, free, places)) return;
   ByOrder<PageId> elsewhere = supply.frames;
   for (FrameOrder order = 0; order <= kLargestOrder; ++order)
     elsewhere[order] -= places.usable_frames[order];
@@ -136,12 +142,12 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supp
 std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
                                                      std::span<const WindowId> idle,
                                                      std::uint32_t calls_below) const {
+  const Bitmap free = home_.pages_within(reach);
   Supply supply;
-  for (const PageRange& run : home_.free_runs(reach)) {
-    supply.pages += run.count;
-    for (PageId page = run.first; page < run.first + run.count; page = frames_.end(page)) {
-      ++supply.frames[frames_.order(page)];
-    }
+  supply.pages = free.count();
+  for (PageId page = free.find_set(0); page != Bitmap::npos;
+       page = free.find_set(frames_.end(page))) {
+    ++supply.frames[frames_.order(page)];
   }
   Edges edges;
   edges.whole = static_cast<PageId>(div_up(size, page_units_));
@@ -150,7 +156,7 @@ std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
   supply.pages += missing;
   supply.frames[0] += missing;
   Run best{0, 0, calls_below, 0};
-  for (const WindowId id : idle) find_run(id, edges, supply, reach, best);
+  for (const WindowId id : idle) find_run(id, edges, supply, free, best);
   if (best.calls == calls_below) return {};
   if (missing != 0) {
     WindowPlan plan;
@@ -159,11 +165,11 @@ std::optional<WindowPlan> WindowPlanner::plan_repair(Unit size, Reach reach,
     return plan;
   }
   edges.whole = best.whole;
-  return plan_run(best, size, edges, reach);
+  return plan_run(best, size, edges, reach, free);
 }
 
-WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges,
-                                   Reach reach) const {
+WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges, Reach reach,
+                                   const Bitmap& free) const {
   const Window& window = windows_.at(run.window);
   const std::vector<PageId>& held = window.pages;
   const std::uint32_t after = run.first + edges.places();
@@ -177,7 +183,7 @@ WindowPlan WindowPlanner::plan_run(const Run& run, Unit size, const Edges& edges
   };
   add_edge(run.first, edges.suffix_page, edges.lead);
   Places places;
-  (void)look_at_places(window, edges, std::max<std::uint32_t>(after, held.size()), reach, places);
+  (void)look_at_places(window, edges, std::max<std::uint32_t>(after, held.size()), free, places);
   const std::uint32_t first = run.first + edges.lead;
   const std::uint32_t last = after - edges.trail;
   fill_gaps(plan, window, gaps_in(places, first, last), {first, last - first}, reach);

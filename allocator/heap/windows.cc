@@ -1,12 +1,14 @@
 #include "allocator/heap/windows.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 namespace gapless {
 
 std::optional<WindowSpot> Windows::find(Unit size, Reach reach) const {
   for (const Extent& extent : extents_) {
-    if (windows_[extent.window].retired) continue;
+    if (!may_have(extent, size, reach) || windows_[extent.window].retired) continue;
     if (auto spot = find_in(extent, size, reach)) return spot;
   }
   return {};
@@ -17,10 +19,7 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reac
   const std::vector<PageId>& pages = windows_[id].pages;
   const Unit page_units = home_.page_units();
   const std::uint32_t count = extent.end;
-  // Wholly free pages a run needs at least: all of the size, or all but what two edges can give.
-  const Unit edges = edge_sharing_ ? 2 * (home_.frames().largest() * page_units - 1) : 0;
-  const auto least =
-      std::max<std::uint32_t>(1, size > edges ? (size - edges + page_units - 1) / page_units : 1);
+  const std::uint32_t least = least_whole(size);
   // A run may reach back into older extents; one that lies wholly in those was found there.
   std::uint32_t start = extent.begin;
   while (start > 0 && (extent.begin - start) * page_units < size &&
@@ -59,7 +58,7 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reac
     }
     begin = end + 1;
   }
-  return size <= edges ? find_between(extent, size, reach) : std::nullopt;
+  return size <= most_in_edges() ? find_between(extent, size, reach) : std::nullopt;
 }
 
 std::optional<WindowSpot> Windows::find_between(const Extent& extent, Unit size,
@@ -108,7 +107,9 @@ WindowId Windows::add(std::uint64_t address, std::uint32_t room, std::vector<Pag
   windows_[id].room = room;
   windows_[id].pages = std::move(pages);
   windows_[id].last_use = ++uses_;
-  extents_.push_back({id, 0, static_cast<std::uint32_t>(windows_[id].pages.size())});
+  const auto places = static_cast<std::uint32_t>(windows_[id].pages.size());
+  windows_[id].first_places = places;
+  extents_.push_back({id, 0, places, windows_[id].pages[places / 2]});
   return id;
 }
 
@@ -147,11 +148,39 @@ void Windows::remove(WindowId id) {
 void Windows::drop_page(WindowId id, std::uint32_t place) {
   windows_[id].pages[place] = kNoPage;
   --mapped_pages_;
+  note_page(id, place);
 }
 
 void Windows::set_page(WindowId id, std::uint32_t place, PageId page) {
   windows_[id].pages[place] = page;
   ++mapped_pages_;
+  note_page(id, place);
+}
+
+void Windows::note_page(WindowId id, std::uint32_t place) {
+  const Window& window = windows_[id];
+  if (place != window.first_places / 2) return;
+  const auto first = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& extent) {
+    return extent.window == id && extent.begin == 0;
+  });
+  first->middle = window.pages[place];
+}
+
+void Windows::validate() const {
+  const auto check = [](bool holds, const char* rule) {
+    if (!holds) throw std::logic_error(std::string("windows: ") + rule);
+  };
+  std::uint64_t mapped = 0;
+  for (const Extent& extent : extents_) {
+    const std::vector<PageId>& pages = windows_[extent.window].pages;
+    check(extent.begin < extent.end && extent.end <= pages.size(), "an extent outside its window");
+    const auto begin = pages.begin() + extent.begin;
+    const auto end = pages.begin() + extent.end;
+    mapped += static_cast<std::uint64_t>(end - begin - std::count(begin, end, kNoPage));
+    if (extent.begin != 0) continue;
+    check(extent.middle == pages[extent.end / 2], "an extent's middle is another page");
+  }
+  check(mapped == mapped_pages_, "mapped pages do not add up");
 }
 
 std::vector<UnitRange> Windows::home_ranges(const std::vector<PageId>& pages, Unit begin_at,

@@ -29,6 +29,7 @@
 #include <optional>
 #include <vector>
 
+#include "allocator/base/bytes.h"
 #include "allocator/heap/home.h"
 
 namespace gapless {
@@ -43,6 +44,8 @@ struct Window {
   /// How many places its address range has; those after pages.size() are not mapped yet.
   std::uint32_t room = 0;
   std::vector<PageId> pages;
+  /// How many places it was made with; those after them came later.
+  std::uint32_t first_places = 0;
   /// Where its live blocks lie, in units counted from the window's begin.
   std::vector<UnitRange> live;
   /// When it was last used: a count of uses, for eviction of the least recently used.
@@ -79,7 +82,7 @@ class Windows {
   template <class F>
   void for_each_spot(Unit size, Reach reach, F&& f) const {
     for (const Extent& extent : extents_) {
-      if (windows_[extent.window].retired) continue;
+      if (!may_have(extent, size, reach) || windows_[extent.window].retired) continue;
       if (const auto spot = find_in(extent, size, reach)) f(*spot);
     }
   }
@@ -137,6 +140,9 @@ class Windows {
   /// Places of all windows that hold a page: mappings beside the home's.
   [[nodiscard]] std::uint64_t mapped_pages() const { return mapped_pages_; }
 
+  /// Throws std::logic_error saying what is wrong, if anything is.
+  void validate() const;
+
  private:
   friend struct RuleBreaker;  // of the tests of validate()
 
@@ -148,7 +154,27 @@ class Windows {
     WindowId window = 0;
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
+    PageId middle = kNoPage;  // the page at place end / 2, where the extent is the window's first
   };
+
+  /// What two edges can give, in units; more needs wholly free pages in between.
+  [[nodiscard]] Unit most_in_edges() const {
+    return edge_sharing_ ? 2 * (home_.frames().largest() * home_.page_units() - 1) : 0;
+  }
+  /// Wholly free pages a run of `size` units needs at least.
+  [[nodiscard]] std::uint32_t least_whole(Unit size) const {
+    const Unit edges = most_in_edges();
+    return size > edges ? static_cast<std::uint32_t>(div_up(size - edges, home_.page_units())) : 1;
+  }
+  /// Whether the extent could have a spot, by what is quickly known: a run longer than half of it
+  /// lies over its middle. So thousands of windows are passed by without a look at their places.
+  [[nodiscard]] bool may_have(const Extent& extent, Unit size, Reach reach) const {
+    if (extent.begin != 0 || size <= most_in_edges()) return true;
+    const std::uint32_t least = least_whole(size);
+    return least <= extent.end && (least <= extent.end / 2 || is_free(extent.middle, reach));
+  }
+  /// That place has another page.
+  void note_page(WindowId window, std::uint32_t place);
 
   /// A spot that touches the extent and lies before its end.
   [[nodiscard]] std::optional<WindowSpot> find_in(const Extent& extent, Unit size,
