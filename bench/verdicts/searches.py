@@ -57,17 +57,12 @@ class Program:
 PROGRAM_OF = {
     "sft_lora": Program("trl, peft", 1024, "1:32", [str(PROGRAMS / "sft_lora.py"), "--batch-size", "{}"]),
     "dpo": Program("trl", 3072, "1:32", [str(PROGRAMS / "dpo.py"), "--batch-size", "{}"]),
-    "grpo": Program("trl, peft", 1024, "4:128:4", [str(PROGRAMS / "grpo.py"), "--batch-size", "{}"]),
     "trainer_lora": Program("transformers, peft", 3072, "1:32", [
         str(PROGRAMS / "trainer_lora.py"), str(PROGRAMS / "trainer_lora.yaml")], "per_device_train_batch_size"),
     "lightning_gpt": Program("lightning", 4096, "1:16", [str(PROGRAMS / "lightning_gpt.py"), "--batch-size", "{}"]),
     "qwen_zero": Program("deepspeed, ZeRO-2", 4608, "1:16", [
         *TORCHRUN, str(EXAMPLES / "qwen_zero.py"), "--stage", "2", "--layers", "8", "--vocabulary", "32000", "--tokens", "512",
         "--steps", "3", "--batch", "{}"]),
-    "chatlm_t5": Program("accelerate", 8192, "1:64", [
-        *TORCHRUN, str(EXAMPLES / "chatlm_t5.py"), "--steps", "6", "--layers", "2", "--batch", "{}"]),
-    "qwen_qlora": Program("peft, bitsandbytes", 8192, "1:32", [
-        str(EXAMPLES / "qwen_qlora.py"), "--layers", "4", "--tokens", "512", "--batch", "{}"]),
 }
 
 
