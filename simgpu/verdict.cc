@@ -108,6 +108,7 @@ Verdict judge(const ProcessFacts& facts) {
     verdict.caught = facts.survived;
     if (facts.waiting && facts.waiting->bytes >= facts.waiting->room_bytes) {
       verdict.fits = Fits::not_known;
+      verdict.by_garbage = true;
       verdict.reason = fmt::format(
           "it ran out of memory while {} were held by reference cycles that Python's garbage "
           "collector had not come to, which it may in another run (gc.collect() before the step "
@@ -121,6 +122,7 @@ Verdict judge(const ProcessFacts& facts) {
     if (verdict.caught == 0 && facts.collected &&
         2 * facts.collected->bytes > facts.collected->room_bytes) {
       verdict.fits = Fits::not_known;
+      verdict.by_garbage = true;
       verdict.reason = fmt::format(
           "Python's garbage collector freed {} at once, which reference cycles held; in another "
           "run it may come later, and there was room for no more than {} (gc.collect() after each "

@@ -63,6 +63,8 @@ struct Verdict {
   Fits fits = Fits::not_known;
   /// Out of memory that did not end it.
   std::uint64_t caught = 0;
+  /// It is not known because reference cycles held memory: another run may fit, or not.
+  bool by_garbage = false;
   /// Why it is not known: "it ended with status 1 (ValueError: ...)".
   std::string reason;
 

@@ -205,6 +205,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"fits", fits_of(report.verdict)},
         {"verdict", report.verdict.text()},
         {"reason", reason_of(report, request)},
+        {"by_garbage", report.verdict.by_garbage},
         {"caught_out_of_memory", report.verdict.caught},
         {"out_of_memory", request},
         {"end", end_of(report.facts.end)},

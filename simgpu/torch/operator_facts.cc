@@ -26,12 +26,12 @@ constexpr std::array<std::string_view, 12> kFills = {
 constexpr std::array<std::string_view, 2> kOnlyWrite = {"aten::_cummax_helper",
                                                         "aten::_cummin_helper"};
 
-constexpr std::array<std::string_view, 10> kSizedByData = {
-    "aten::nonzero",       "aten::_unique",
-    "aten::_unique2",      "aten::unique_dim",
-    "aten::bincount",      "aten::unique_consecutive",
-    "torchvision::nms",    "aten::unique_dim_consecutive",
-    "aten::masked_select", "aten::repeat_interleave"};
+// By the numbers of their first argument.
+constexpr std::array<std::string_view, 8> kSizedByData = {
+    "aten::nonzero",           "aten::_unique",
+    "aten::_unique2",          "aten::unique_dim",
+    "aten::bincount",          "aten::unique_consecutive",
+    "aten::repeat_interleave", "aten::unique_dim_consecutive"};
 
 constexpr std::array<std::string_view, 8> kIndices = {
     "aten::argmax", "aten::argmin", "aten::topk",   "aten::sort",
@@ -89,7 +89,13 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   }
   facts.copies = facts.base == "aten::copy_";
   facts.reads_back = facts.base == "aten::_local_scalar_dense";
-  facts.sized_by_data = is_one_of(facts.base, kSizedByData);
+  if (facts.base == "aten::masked_select") {
+    facts.sized_by = {1};  // the mask, whatever it is applied to
+  } else if (facts.base == "torchvision::nms") {
+    facts.sized_by = {0, 1};
+  } else if (is_one_of(facts.base, kSizedByData)) {
+    facts.sized_by = {0};
+  }
   // A program's own random numbers on the host are not to change.
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.computable = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&

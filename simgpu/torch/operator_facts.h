@@ -32,15 +32,15 @@ struct OperatorFacts {
   std::string name;  // "aten::sum.IntList_out"
   std::string base;  // "aten::sum"
   std::vector<Argument> arguments;
-  std::vector<bool> fresh;     // for each result: whether it is memory of its own
-  int generator = -1;          // the argument that is one
-  int dim = -1;                // "dim"
-  bool writes = false;         // any argument
-  bool computable = false;     // on the CPU, to the same result
-  bool copies = false;         // aten::copy_, which may also copy bytes, or between host and device
-  bool reads_back = false;     // aten::_local_scalar_dense
-  bool sized_by_data = false;  // its result's size follows from its numbers
+  std::vector<bool> fresh;  // for each result: whether it is memory of its own
+  int generator = -1;       // the argument that is one
+  int dim = -1;             // "dim"
+  bool writes = false;      // any argument
+  bool computable = false;  // on the CPU, to the same result
+  bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
+  bool reads_back = false;  // aten::_local_scalar_dense
   Guess guess = Guess::none;
+  std::vector<std::size_t> sized_by;  // the arguments whose numbers its result's size follows from
 
   static OperatorFacts of(const c10::OperatorHandle& op);
 };

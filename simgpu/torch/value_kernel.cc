@@ -330,12 +330,17 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return kernel_.callBoxed(op, keys, stack);
   }
 
-  if (facts_.sized_by_data && !captures) {
-    if (const at::Tensor& from = arguments[0].toTensor(); is_on_device(from)) {
-      if (knowledge_of(from) == kNone) {
-        const OnCpu on_cpu;
-        guess_noise(from);
-      }
+  int size_known = kKnown;
+  for (const std::size_t i : facts_.sized_by) {
+    const at::Tensor& from = arguments[i].toTensor();
+    if (!captures && is_on_device(from) && knowledge_of(from) == kNone) {
+      const OnCpu on_cpu;
+      guess_noise(from);
+    }
+    if (!is_on_device(from) || !is_small(from)) {
+      size_known = kNone;
+    } else {
+      size_known = std::min(size_known, captures ? kNone : knowledge_of(from));
     }
   }
   const int knowledge = captures ? kNone : look(arguments);
@@ -348,8 +353,8 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     kept.assign(arguments, arguments + count);
   }
   Inside inside(/*computes=*/true);
-  if (facts_.sized_by_data) {
-    if (knowledge != kKnown) simgpu_estimated(kSize);
+  if (!facts_.sized_by.empty()) {
+    if (size_known != kKnown) simgpu_estimated(kSize);
     inside.where().has_answer = true;
     inside.where().answer = 0;
     if (computes && compute(op, computation) && computation.stack[0].isTensor()) {

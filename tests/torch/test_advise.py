@@ -100,9 +100,33 @@ def test_files_are_changed_in_copies(advise, tmp_path):
     assert changed == {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
     assert json.loads(config.read_text()) == {"per_device_train_batch_size": 16}
     assert '+  "per_device_train_batch_size": 8,' in file["lines"]
+    assert '  +  "per_device_train_batch_size": 8,' in said.out.splitlines()
     # Never over what is there.
     again = advise(LANGUAGE_MODEL, *words, arguments=["--config", "args.json"], status=2)
     assert "--write: changed: it is there already" in again.err
+
+
+# As DeepSpeed does it: outside of a step the optimizer has tensors of nearly nothing.
+FLAT = """
+import torch
+from torch import nn
+model = nn.Linear(5000, 5000, bias=False).cuda()
+flat = nn.Parameter(torch.zeros(10, device="cuda"))
+optimizer = torch.optim.AdamW([flat])
+for step in range(2):
+    model(torch.ones(8, 5000, device="cuda")).sum().backward()
+    flat.data = torch.zeros(25_000_000, device="cuda")
+    flat.grad = torch.zeros_like(flat)
+    optimizer.step()
+    model.weight.grad = flat.grad = None
+    flat.data = torch.zeros(10, device="cuda")
+work = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_states_are_not_told_by_numbers_that_the_optimizer_no_longer_has(advise):
+    states = advise(FLAT, "--gpu", "450MiB", "--try", "none").cause("optimizer_states")
+    assert states["what"] == "states of AdamW" and states["bytes"] >= 190 * MiB, states
 
 
 # Half of what is reserved is free, in pieces of 2 MiB between others; nothing larger fits into them.

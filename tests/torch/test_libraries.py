@@ -79,6 +79,36 @@ def test_zero_stages_with_and_without_offload(gapless):
                           for rank in range(2) for case, value in expected.items()}
 
 
+# transformers' Trainer with DeepSpeed's JSON; a small model, so that DeepSpeed's buckets are most of what it takes.
+TRAINER = """
+from datasets import Dataset
+from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = LlamaForCausalLM(LlamaConfig(vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=1,
+                                     num_attention_heads=2))
+Trainer(model=model, args=arguments, train_dataset=Dataset.from_list([{"input_ids": [1] * 16, "labels": [1] * 16}] * 8)).train()
+"""
+
+
+def test_deepspeeds_buckets_are_a_remedy(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER)
+    (tmp_path / "ds.json").write_text(json.dumps({
+        "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}))
+    done = subprocess.run(
+        [GAPLESS, "advise", "--gpu", "1GiB", "--try", "zero-bucket", "--write", "changed", "--json", "advice.json", "--",
+         sys.executable, *TORCHRUN, "1", "train.py", "--output_dir", "out", "--deepspeed", "ds.json", "--bf16", "--max_steps",
+         "2", "--per_device_train_batch_size", "2", "--report_to", "none", "--save_strategy", "no"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 3, done.stdout + done.stderr
+    told = json.loads((tmp_path / "advice.json").read_text())
+    (bucket,) = [one for one in told["remedies"] if one["remedy"] == "zero-bucket"]
+    assert bucket["tried"]["fits"] is True and bucket["lost"] == "time", done.stdout
+    changed = json.loads((tmp_path / "changed/zero-bucket/ds.json").read_text())
+    assert changed["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 50000000}
+    # Of what the optimizer has outside of a step nothing is said.
+    assert "0.0 M parameters" not in done.stdout
+
+
 def test_examples_of_transformers_and_accelerate(gapless):
     words = ("dryrun", "--gpu", "2x2GiB")
     rows, _ = gapless(*words, program=(ROOT / "examples/gpt2_recommender.py", "--steps", 2, "--batch", 8, "--layers", 1))

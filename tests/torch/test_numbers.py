@@ -61,6 +61,23 @@ assert scores[0].tolist() != [0, 0, 0, 0]
     assert rows[0]["estimates_from"]["kind"] == "flag" and rows[0]["unknown"] == "noise"
 
 
+# The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
+MASKED = """
+import torch
+mask = torch.tensor([True, False, True, True]).cuda()
+unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
+assert len(torch.masked_select(unknown[0], mask)) == 3
+kept = torch.randn(3, device="cuda", requires_grad=True)
+(torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
+assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
+"""
+
+
+def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):
+    text, rows = dryrun("--gpu", "1GiB", program=MASKED)
+    assert rows[0]["verdict"] == "yes" and "estimate" not in text
+
+
 EXPERTS = """
 import torch
 router = torch.nn.Linear(64, 8, device="cuda")

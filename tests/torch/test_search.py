@@ -162,6 +162,26 @@ def test_a_setting_that_fails_for_another_reason_is_left_out(search):
     assert "warning: native: batch 10: not known, and left out: " in text
 
 
+# Of 200 MiB for each of the batch, half are free where the garbage collector has come.
+GARBAGE = """
+import gc, sys, torch
+gc.disable()
+first = [torch.empty(int(sys.argv[1]) * 100 << 20, dtype=torch.uint8, device="cuda")]
+first.append(first)
+del first
+gc.collect()
+second = torch.empty(int(sys.argv[1]) * 100 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_an_answer_is_below_what_the_garbage_collector_decides(search):
+    text, found = search("--allocator", "native", "--vary", "batch=1:64", program=GARBAGE, status=3)
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["in_doubt_at"]) == (3, 4)  # twice as much again, for what may lie elsewhere
+    assert (answer["fails_at"], answer["proven"], answer["warnings"]) == (None, False, [])
+    assert f"native, batch {answer['in_doubt_at']}: not known: Python's garbage collector freed " in text
+
+
 def test_memory_that_is_not_monotone_is_told(search):
     # Odd batches are padded to twice as much.
     text, found = search("--allocator", "native", "--vary", "batch=1:64",

@@ -1,5 +1,7 @@
 #include "tools/advise/advice_text.h"
 
+#include <sstream>
+
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
@@ -123,8 +125,8 @@ std::string files_text(const Advice& advice, std::size_t columns) {
                   columns)) {
       text += line + "\n";
     }
-    for (const std::string& line : lines_of(terminal_text(file.lines), columns))
-      text += "  " + line + "\n";
+    std::istringstream changed(file.lines);  // as they are, to be copied
+    for (std::string line; std::getline(changed, line);) text += "  " + terminal_text(line) + "\n";
   }
   return text;
 }

@@ -232,7 +232,10 @@ void add_optimizer(Causes& causes, Peak& peak) {
   }
   std::string what = "states of the optimizer";
   if (!names.empty()) what = "states of " + names;
-  if (numbers != 0) {
+  std::uint64_t trained = 0;
+  for (const ParameterFacts& group : facts.groups) trained += group.trained ? group.numbers : 0;
+  // DeepSpeed leaves the optimizer tensors of nearly nothing, and steps others.
+  if (numbers != 0 && 100 * numbers >= trained) {
     what += fmt::format(": {:.1f} bytes for each of {:.1f} M parameters trained",
                         double(sum_of(states)) / double(numbers), double(numbers) / 1e6);
   }

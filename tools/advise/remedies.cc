@@ -50,6 +50,7 @@ class Maker {
     batch();
     checkpointing();
     zero();
+    bucket();
     precision();
     frozen_in_half();
     eight_bit_optimizer();
@@ -317,6 +318,25 @@ class Maker {
     }
   }
 
+  // What DeepSpeed sets aside for gradients on their way does not shrink with the model.
+  void bucket() {
+    constexpr double kDefault = 5e8;
+    constexpr double kSmaller = 5e7;
+    const WrapperFacts* const deepspeed = facts_.wrapped_by("DeepSpeed");
+    if (!trains() || deepspeed == nullptr || deepspeed->stage == 0) return;
+    double now = kDefault;
+    if (const auto place = settings_.find(Role::bucket); place && !place->value.is_null()) {
+      if (!place->value.is_number()) return;  // "auto": Trainer goes by the model
+      now = place->value.get<double>();
+    }
+    if (now <= kSmaller) return;
+    const char* const how = "DeepSpeed, zero_optimization.reduce_bucket_size: 50000000";
+    Remedy& remedy = add("zero-bucket", "DeepSpeed's buckets of gradients of 50 M numbers",
+                         Lost::time, "a little: more and smaller messages", how);
+    by_setting(remedy, Role::bucket, "50000000");
+    if (!remedy.why_not.empty()) remedy.how = how;
+  }
+
   // --- quality -----------------------------------------------------------------------------------
 
   void precision() {
@@ -531,9 +551,10 @@ const char* name_of(Lost lost) {
 }
 
 std::vector<std::string> remedy_names() {
-  return {"allocator",      "max-split", "loss",      "fused",   "ddp",          "batch",
-          "checkpointing",  "zero-2",    "zero-3",    "offload", "bf16",         "half-frozen",
-          "8bit-optimizer", "length",    "lora-rank", "lora",    "8bit-weights", "4bit-weights"};
+  return {"allocator",   "max-split",     "loss",         "fused",          "ddp",
+          "batch",       "checkpointing", "zero-2",       "zero-3",         "offload",
+          "zero-bucket", "bf16",          "half-frozen",  "8bit-optimizer", "length",
+          "lora-rank",   "lora",          "8bit-weights", "4bit-weights"};
 }
 
 std::vector<Remedy> remedies_of(const Subject& needed, const Subject& as_is,

@@ -40,6 +40,7 @@ const std::set<std::string>& names_of(Role role) {
       {Role::eight_bit, {"load_in_8bit", "use_8bit"}},
       {Role::zero_stage, {"zero_stage", "deepspeed_stage", "stage"}},
       {Role::offload, {"offload_optimizer", "offload_optimizer_device", "cpu_offload", "offload"}},
+      {Role::bucket, {"reduce_bucket_size", "zero_reduce_bucket_size"}},
   };
   return names.at(role);
 }
@@ -105,6 +106,8 @@ std::vector<Key> keys_of(ConfigFile::Kind kind, Role role) {
       return {{"zero_optimization.stage"}};
     case Role::offload:
       return {{"zero_optimization.offload_optimizer.device"}};
+    case Role::bucket:
+      return {{"zero_optimization.reduce_bucket_size"}};
     default:
       return {};
   }

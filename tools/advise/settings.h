@@ -32,6 +32,7 @@ enum class Role {
   eight_bit,
   zero_stage,
   offload,
+  bucket,
 };
 
 struct SettingPlace {

@@ -33,7 +33,10 @@ Boundary::Index Boundary::low() const {
 
 Boundary::Index Boundary::high() const {
   const auto begin = results_.begin() + low() + 1;
-  return std::find(begin, results_.end(), Probed::fails) - results_.begin();
+  return std::find_if(
+             begin, results_.end(),
+             [](Probed result) { return result == Probed::fails || result == Probed::in_doubt; }) -
+         results_.begin();
 }
 
 bool Boundary::matters(std::size_t setting) const {
@@ -46,17 +49,26 @@ std::optional<std::size_t> Boundary::best() const {
   return at < 0 ? std::nullopt : std::optional<std::size_t>(at);
 }
 
-std::optional<std::size_t> Boundary::fails_at() const {
+std::optional<std::size_t> Boundary::ends_at() const {
   const Index at = high();
   return at == static_cast<Index>(results_.size()) ? std::nullopt : std::optional<std::size_t>(at);
 }
+
+std::optional<std::size_t> Boundary::ends_with(Probed result) const {
+  const auto at = ends_at();
+  return at && results_[*at] == result ? at : std::nullopt;
+}
+
+std::optional<std::size_t> Boundary::fails_at() const { return ends_with(Probed::fails); }
+
+std::optional<std::size_t> Boundary::in_doubt_at() const { return ends_with(Probed::in_doubt); }
 
 bool Boundary::closed() const {
   return std::none_of(results_.begin() + low() + 1, results_.begin() + high(),
                       [](Probed result) { return result == Probed::untried; });
 }
 
-bool Boundary::proven() const { return high() == low() + 1; }
+bool Boundary::proven() const { return high() == low() + 1 && !in_doubt_at(); }
 
 std::vector<std::size_t> Boundary::failures_below_best() const {
   std::vector<std::size_t> failures;

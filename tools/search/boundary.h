@@ -17,9 +17,10 @@
 
 namespace gapless::tools {
 
-/// `not_known`: the program failed, and not for lack of memory. Such a setting says nothing about
-/// its neighbours, and is left out.
-enum class Probed : std::uint8_t { untried, fits, fails, not_known };
+/// `in_doubt`: another run may fit, or not, by when Python's garbage collector comes. An answer is
+/// below it, as below a failure. `not_known`: the program failed, and not for lack of memory. Such
+/// a setting says nothing about its neighbours, and is left out.
+enum class Probed : std::uint8_t { untried, fits, fails, in_doubt, not_known };
 
 class Boundary {
  public:
@@ -43,12 +44,15 @@ class Boundary {
   /// Whether a result of that setting may still lead to the answer.
   [[nodiscard]] bool matters(std::size_t setting) const;
 
-  /// The largest that is known to fit, and the first above it that is known not to.
+  /// The largest that is known to fit, and the first above it that is known not to, or is in doubt.
   [[nodiscard]] std::optional<std::size_t> best() const;
+  [[nodiscard]] std::optional<std::size_t> ends_at() const;
+  /// That one, where it is the one or the other.
   [[nodiscard]] std::optional<std::size_t> fails_at() const;
+  [[nodiscard]] std::optional<std::size_t> in_doubt_at() const;
   /// Whether every setting between those two (or above the best) has a result.
   [[nodiscard]] bool closed() const;
-  /// Whether there is none between them: nothing is left that could fit.
+  /// Whether there is none between them, and the latter fails: nothing is left that could fit.
   [[nodiscard]] bool proven() const;
   /// Those that fail though a larger one fits, ascending.
   [[nodiscard]] std::vector<std::size_t> failures_below_best() const;
@@ -61,7 +65,8 @@ class Boundary {
  private:
   using Index = std::ptrdiff_t;
   [[nodiscard]] Index low() const;   // the best; -1 where there is none
-  [[nodiscard]] Index high() const;  // the first above it that fails; the count where there is none
+  [[nodiscard]] Index high() const;  // ends_at(); the count where there is none
+  [[nodiscard]] std::optional<std::size_t> ends_with(Probed result) const;
   [[nodiscard]] Index target(Index low, Index high, std::optional<Index> estimate) const;
   [[nodiscard]] Index grown(Index from, double factor) const;
   [[nodiscard]] std::optional<std::size_t> untried_near(Index wanted, Index low, Index high) const;

@@ -87,7 +87,9 @@ std::optional<ProbeResult> KeptResults::find(const json& of) const {
 }
 
 void KeptResults::keep(const json& of, const ProbeResult& result) {
-  if (file_.empty() || result.probed == Probed::not_known) return;
+  if (file_.empty() || result.probed == Probed::not_known || result.probed == Probed::in_doubt) {
+    return;
+  }
   results_[json_text(of)] = {{"of", of},
                              {"fits", result.probed == Probed::fits},
                              {"verdict", result.verdict},

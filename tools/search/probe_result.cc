@@ -74,10 +74,13 @@ bool ProbeResult::is_distributed() const {
 
 void ProbeResult::tell(MemoryEstimate& estimate, double setting) const {
   double share = 0;
-  if (probed == Probed::fits) {
+  const bool asked_too_much = first_that(rows, [](const json& row) {
+                                return member(row, "out_of_memory").is_object();
+                              }) != nullptr;
+  if (probed == Probed::fits || (probed == Probed::in_doubt && !asked_too_much)) {
     for (const json& row : rows) share = std::max(share, taken(row) / room_of(row));
     estimate.fitted(setting, share);
-  } else if (probed == Probed::fails) {
+  } else if (probed == Probed::fails || probed == Probed::in_doubt) {
     for (const json& row : rows) {
       const json request = member(row, "out_of_memory");
       if (!request.is_object() || member(request, "device") != member(row, "device")) continue;
@@ -115,7 +118,11 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
   }
   if (const json* const row =
           first_that(*rows, [](const json& each) { return each["fits"] != true; })) {
-    return is(Probed::not_known, text_in(*row, "verdict"), text_in(*row, "reason"));
+    const bool others_fit = std::all_of(rows->begin(), rows->end(), [](const json& each) {
+      return each["fits"] == true || member(each, "by_garbage") == true;
+    });
+    return is(others_fit ? Probed::in_doubt : Probed::not_known, text_in(*row, "verdict"),
+              text_in(*row, "reason"));
   }
   // Programs without PyTorch have no other allocator than CUDA's own.
   if (const json* const row = first_that(*rows, [&](const json& each) {

@@ -2,6 +2,8 @@
 //
 //   every process a plain "yes"                    fits
 //   one "no"; or "yes", but after out of memory    fails
+//   "not known", as Python's garbage collector     in doubt
+//     decides
 //   anything else                                  not known: nothing is concluded from it
 #pragma once
 

@@ -96,7 +96,9 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
                     short_name(searched_of(search)), sinks));
   }
   for (const auto& [index, result] : cell.results) {
-    if (result.probed != Probed::not_known) continue;
+    const bool in_doubt_below =
+        result.probed == Probed::in_doubt && cell.boundary.best() > std::optional(index);
+    if (result.probed != Probed::not_known && !in_doubt_below) continue;
     warnings.push_back(fmt::format("{}: not known, and left out: {}",
                                    ascends(search) ? value_text(search, index) : cell.allocator,
                                    result.reason));
@@ -137,7 +139,9 @@ Json to_json(const Search& search, const SearchCell& cell, std::size_t index,
                  {"fits", nullptr},
                  {"verdict", result.verdict},
                  {"reason", nullptr}};
-  if (result.probed != Probed::not_known) object["fits"] = result.probed == Probed::fits;
+  if (result.probed == Probed::fits || result.probed == Probed::fails) {
+    object["fits"] = result.probed == Probed::fits;
+  }
   if (!result.reason.empty()) object["reason"] = result.reason;
   const json row = result.fullest();
   for (const char* const name : kPeaks)
@@ -155,22 +159,25 @@ Json to_json(const Search& search, const SearchCell& cell) {
   const Boundary& boundary = cell.boundary;
   const auto best = boundary.best();
   const auto fails_at = boundary.fails_at();
+  const auto ends_at = boundary.ends_at();
   Json object = combination_of(search, cell);
   const Varied& searched = searched_of(search);
   if (ascends(search)) {
     object[searched.name] = best ? searched.json_value(*best) : Json();
     object["fails_at"] = fails_at ? searched.json_value(*fails_at) : Json();
-    object["top_fits"] = best && !fails_at && boundary.closed() && boundary.proven();
+    const auto in_doubt_at = boundary.in_doubt_at();
+    object["in_doubt_at"] = in_doubt_at ? searched.json_value(*in_doubt_at) : Json();
+    object["top_fits"] = best && !ends_at && boundary.closed() && boundary.proven();
   } else {
     object["fits"] = best ? Json(true) : fails_at ? Json(false) : Json();
   }
   object["proven"] = boundary.proven();
   object["monotone"] = is_monotone(search, cell);
   object["verdict"] = nullptr;
-  const auto told = best ? best : fails_at;
+  const auto told = best ? best : ends_at;
   if (told) object["verdict"] = cell.results.at(*told).verdict;
   object["reason"] = nullptr;
-  if (fails_at) object["reason"] = cell.results.at(*fails_at).reason;
+  if (ends_at) object["reason"] = cell.results.at(*ends_at).reason;
   const json row = best ? cell.results.at(*best).fullest() : json();
   for (const char* const name : kPeaks)
     object[name] = row.is_object() ? row.value(name, json()) : json();
@@ -211,13 +218,14 @@ std::vector<Cell> row_of(const Search& search, const SearchCell& cell) {
   }
   const auto best = cell.boundary.best();
   const auto fails_at = cell.boundary.fails_at();
+  const auto in_doubt_at = cell.boundary.in_doubt_at();
   const auto& values = searched_of(search).values;
   if (ascends(search)) {
     const bool answered = cell.boundary.closed() && !cell.boundary.gave_up();
     row.push_back(best ? Cell{(answered ? "" : "at least ") + values[*best],
                               answered ? Colour::good : Colour::none}
                        : Cell{answered && fails_at ? "none" : "not known", Colour::bad});
-    row.push_back({fails_at ? values[*fails_at] : "-"});
+    row.push_back({fails_at ? values[*fails_at] : in_doubt_at ? values[*in_doubt_at] + "?" : "-"});
   } else {
     row.push_back(best       ? Cell{"yes", Colour::good}
                   : fails_at ? Cell{"no", Colour::bad}
@@ -231,9 +239,9 @@ std::vector<Cell> row_of(const Search& search, const SearchCell& cell) {
 // Why there is no more; empty where the table says all.
 std::string sentence_of(const Search& search, const SearchCell& cell) {
   const auto best = cell.boundary.best();
-  const auto fails_at = cell.boundary.fails_at();
-  if (fails_at) {
-    const ProbeResult& result = cell.results.at(*fails_at);
+  const auto ends_at = cell.boundary.ends_at();
+  if (ends_at) {
+    const ProbeResult& result = cell.results.at(*ends_at);
     return fmt::format("{}{}{}", result.verdict, result.reason.empty() ? "" : ": ", result.reason);
   }
   if (best && cell.boundary.closed() && ascends(search)) {
@@ -280,8 +288,8 @@ std::string text_of(const Search& search, bool colour, std::size_t columns) {
   };
   const bool several = search.cells().size() > search.options().allocators.size();
   for (const SearchCell& cell : search.cells()) {
-    const auto fails_at = cell.boundary.fails_at();
-    const auto index = fails_at ? fails_at : cell.boundary.best();
+    const auto ends_at = cell.boundary.ends_at();
+    const auto index = ends_at ? ends_at : cell.boundary.best();
     if (!index) continue;
     const std::string sentence = sentence_of(search, cell);
     if (sentence.empty()) continue;

@@ -161,6 +161,25 @@ TEST(Boundary, WhatFailsForAnotherReasonIsLeftOut) {
   EXPECT_FALSE(boundary.proven());  // nobody knows of 7
 }
 
+// Above ten another run may fit, or not, again and again: eleven ends the answer, and proves
+// nothing.
+TEST(Boundary, AnAnswerIsBelowWhatIsInDoubt) {
+  const Program program = [](double value) {
+    return value <= 10 ? Probed::fits : value <= 20 ? Probed::in_doubt : Probed::fails;
+  };
+  for (const std::optional<std::ptrdiff_t> estimate :
+       {std::optional<std::ptrdiff_t>(), std::optional<std::ptrdiff_t>(15)}) {
+    const auto [boundary, probes] =
+        search(numbers(64), program, [&](const Boundary&) { return estimate; });
+    EXPECT_EQ(largest(boundary), 10);
+    EXPECT_EQ(boundary.values()[*boundary.in_doubt_at()], 11);
+    EXPECT_EQ(boundary.fails_at(), std::nullopt);
+    EXPECT_TRUE(boundary.closed());
+    EXPECT_FALSE(boundary.proven());
+    EXPECT_FALSE(boundary.gave_up());
+  }
+}
+
 TEST(Boundary, AProgramThatFailsAgainAndAgainIsAskedNoMore) {
   const auto [boundary, probes] = search(
       numbers(1000), [](double value) { return value <= 10 ? Probed::fits : Probed::not_known; });
