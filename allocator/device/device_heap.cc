@@ -291,12 +291,14 @@ void DeviceHeap::validate() const {
   });
   check(mapped == windows().mapped_pages(), "mapped pages do not add up");
   windows().validate();
-  if (!vmm_) return;
-  for (PageId page = 0; page < home_.max_pages(); ++page) {
-    check(
-        home_.is_present(page) == (home_mapper_.handles()[page] != 0 || asleep_.is_asleep_at(page)),
-        "a page without a handle");
+  PageId of_device = vmm_ ? 0 : home_.present_pages();
+  for (PageId page = 0; vmm_ && page < home_.max_pages(); ++page) {
+    const bool has_memory = home_mapper_.handles()[page] != 0;
+    check(home_.is_present(page) == (has_memory || asleep_.is_asleep_at(page)),
+          "a page without a handle");
+    if (has_memory && !home_mapper_.is_on_host(page)) ++of_device;
   }
+  check(of_device == home_mapper_.device_pages(), "the device's pages do not add up");
 }
 
 }  // namespace gapless

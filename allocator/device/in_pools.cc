@@ -15,6 +15,7 @@
 #include "allocator/device/device_heap.h"
 
 namespace gapless {
+
 Owner DeviceHeap::owner_in_pool(Owner owner, PoolIndex pool) {
   const Owner in_pool = streams_.sets().in_pool(owner, pool);
   home_.note_pool(in_pool, pool);
@@ -61,9 +62,10 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner, bool ca
   if (ends_search(placed)) return placed;
   if (capturing) {
     if (take_over_in_capture(owner)) return place_in_own_pool(size, owner, capturing);
-  } else {
-    terms.reach.others_up_to = streams_.now();  // what other streams freed in the pool
+    terms.effort = Effort::map;
+    return map_window_or_grow(size, terms, {}, {});
   }
+  terms.reach.others_up_to = streams_.now();  // what other streams freed in the pool
   terms.effort = Effort::map;
   return place_on(size, terms, {});
 }
@@ -178,7 +180,7 @@ DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const D
   const Placed placed = place_on(size, terms, demand);
   if (ends_search(placed)) return placed;
   terms.effort = Effort::create;
-  return place_on(size, terms, demand);
+  return map_window_or_grow(size, terms, demand, growth_on(size, terms));
 }
 
 // --- places that are known -----------------------------------------------------------------------

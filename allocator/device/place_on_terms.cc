@@ -21,7 +21,6 @@ DeviceHeap::Placed DeviceHeap::place_on(Unit size, const Terms& terms, const Dem
     if (ends_search(placed)) return placed;
   }
   if (terms.effort == Effort::none) return failure();
-  ++misses_;
   if (terms.for_everyone && take_from_pools(size, terms.reach)) {
     return search_again(size, terms.owner(), demand);
   }
@@ -57,6 +56,7 @@ DeviceHeap::Placed DeviceHeap::place_as_it_is(Unit size, const Terms& terms) {
 DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, const Terms& terms,
                                                   const Demand& demand,
                                                   const std::optional<PageRange>& growth) {
+  ++misses_;
   if (!use_windows()) return growth ? grow_and_place(*growth, size, terms) : failure();
   WindowPlan plan = plan_on(size, terms);
   if (growth && growth->count <= plan.missing) return grow_and_place(*growth, size, terms);

@@ -30,6 +30,8 @@ struct RuleBreaker {
   static auto& mapped_pages(Windows& windows) { return windows.mapped_pages_; }
   static auto& windows(DeviceHeap& heap) { return heap.mapper_.windows_; }
   static auto& page_handle(DeviceHeap& heap) { return heap.home_mapper_.handle_; }
+  static auto& device_pages(DeviceHeap& heap) { return heap.home_mapper_.device_pages_; }
+  static auto& first_extent(Windows& windows) { return windows.extents_.front(); }
 
   static auto& arena(DeviceAllocator& allocator) { return allocator.main_; }
   static auto& statistics(DeviceAllocator& allocator) { return allocator.statistics_; }

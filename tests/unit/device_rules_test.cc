@@ -68,6 +68,17 @@ TEST_F(DeviceRules, MappedPagesAddUp) {
   expect(mapped, mapped + 1, "mapped pages do not add up");
 }
 
+TEST_F(DeviceRules, ExtentsAreOfTheirWindows) {
+  auto& extent = RuleBreaker::first_extent(RuleBreaker::windows(arena().heap));
+  expect(extent.end, std::uint32_t{0}, "an extent outside its window");
+  expect(extent.middle, extent.middle + 1, "an extent's middle is another page");
+}
+
+TEST_F(DeviceRules, ThePagesOfTheDeviceAddUp) {
+  PageId& pages = RuleBreaker::device_pages(arena().heap);
+  expect(pages, pages + 1, "the device's pages do not add up");
+}
+
 TEST_F(DeviceRules, PresentPagesHaveAHandle) {
   std::vector<MemHandle>& handles = RuleBreaker::page_handle(arena().heap);
   expect(handles.at(2), MemHandle{0}, "a page without a handle");

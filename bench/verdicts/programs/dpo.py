@@ -9,18 +9,10 @@ import tempfile
 
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel
 from trl import DPOConfig, DPOTrainer
 
-WORDS = 8000
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "</s>", "<unk>", *map(str, range(WORDS - 3))]
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+from random_words import WORDS, tokenizer, words
 
 
 def model() -> GPT2LMHeadModel:
@@ -34,11 +26,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     options = parser.parse_args()
     draw = random.Random(0)
-
-    def words(least: int, most: int) -> str:
-        return " ".join(str(draw.randrange(WORDS - 3)) for _ in range(draw.randint(least, most)))
-
-    pairs = [{"prompt": words(16, 64), "chosen": " " + words(32, 256), "rejected": " " + words(32, 256)}
+    pairs = [{"prompt": words(draw, 16, 64), "chosen": " " + words(draw, 32, 256), "rejected": " " + words(draw, 32, 256)}
              for _ in range(options.steps * options.batch_size)]
     with tempfile.TemporaryDirectory() as folder:
         trainer = DPOTrainer(

@@ -10,19 +10,10 @@ import tempfile
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-WORDS = 8000
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "</s>", "<unk>", *map(str, range(WORDS - 3))]
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>", unk_token="<unk>",
-                                   padding_side="left")
+from random_words import tokenizer, words
 
 
 def rated(completions: list[str], **_: object) -> list[float]:
@@ -35,14 +26,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     options = parser.parse_args()
     draw = random.Random(0)
-    questions = [{"prompt": " ".join(str(draw.randrange(WORDS - 3)) for _ in range(draw.randint(32, 128)))}
-                 for _ in range(options.steps * options.batch_size // 4)]
+    questions = [{"prompt": words(draw, 32, 128)} for _ in range(options.steps * options.batch_size // 4)]
     model = Qwen2ForCausalLM(Qwen2Config(
         vocab_size=32000, hidden_size=512, intermediate_size=1408, num_hidden_layers=6, num_attention_heads=8,
         num_key_value_heads=8, pad_token_id=0, eos_token_id=1, bos_token_id=None))
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            model=model, reward_funcs=rated, train_dataset=Dataset.from_list(questions), processing_class=tokenizer(),
+            model=model, reward_funcs=rated, train_dataset=Dataset.from_list(questions), processing_class=tokenizer(padding_side="left"),
             peft_config=LoraConfig(r=16, lora_alpha=32, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
             args=GRPOConfig(folder, per_device_train_batch_size=options.batch_size, num_generations=4, max_completion_length=32,
                             max_steps=options.steps, learning_rate=1e-5, bf16=True, gradient_checkpointing=False,

@@ -10,18 +10,10 @@ import tempfile
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM
 from trl import SFTConfig, SFTTrainer
 
-WORDS = 8000
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "</s>", "<unk>", *map(str, range(WORDS - 3))]
-    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+from random_words import tokenizer, words
 
 
 def main() -> None:
@@ -30,8 +22,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     options = parser.parse_args()
     draw = random.Random(0)
-    texts = [" ".join(str(draw.randrange(WORDS - 3)) for _ in range(draw.randint(64, 512)))
-             for _ in range(options.steps * options.batch_size)]
+    texts = [words(draw, 64, 512) for _ in range(options.steps * options.batch_size)]
     model = LlamaForCausalLM(LlamaConfig(
         vocab_size=32000, hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
         pad_token_id=0, eos_token_id=1, bos_token_id=None))
