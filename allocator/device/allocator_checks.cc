@@ -61,7 +61,7 @@ bool DeviceAllocator::alloc_behind_fence(std::uint64_t bytes, StreamHandle strea
   note_memory();
   if (usage != nullptr) *usage = usage_with(bytes);
   address = block->facts.address;
-  if (ring_ != nullptr) record_event(AllocatorEvent::Kind::alloc, address, bytes, stream);
+  if (log_.is_on()) log_.record(AllocatorEvent::Kind::alloc, address, bytes, stream);
   return true;
 }
 
@@ -73,8 +73,8 @@ Status DeviceAllocator::free_behind_fence(DeviceAddress address, Usage* usage) {
   statistics_.on_free(taken <= kSmallPoolBytes, static_cast<std::int64_t>(taken),
                       static_cast<std::int64_t>(requested));
   if (block->pins != 0) note_fenced_held(*block, 1);
-  if (ring_ != nullptr) {
-    record_event(AllocatorEvent::Kind::free, address, requested, block->facts.stream);
+  if (log_.is_on()) {
+    log_.record(AllocatorEvent::Kind::free, address, requested, block->facts.stream);
   }
   check_->end(*block, !captures());
   note_memory();

@@ -63,7 +63,7 @@ void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {
 
 void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
-  saved_.erase(pool.index);
+  saved_.forget(pool.index);
   if (const auto found = sourced_.find(pool.index); found != sourced_.end()) {
     DeviceHeap& heap = found->second->arena.heap;
     heap.open_pool(pool.index);
@@ -77,7 +77,7 @@ void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   }
   note_memory();  // pages that were asleep are gone
   pools_.forget(pool.index);
-  watches_frees_ = pools_.any() || options_.soft_limit != UINT64_MAX;
+  watches_frees_ = pools_.any() || soft_limit_.is_set();
 }
 
 void DeviceAllocator::drop_spent() {
@@ -262,7 +262,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     }
   });
   for (const BlockId id : leaving) {
-    if (pinned_.contains(heap.address_of(id))) return Status::invalid_argument;
+    if (pinned_.find(heap.address_of(id)) != nullptr) return Status::invalid_argument;
   }
   std::vector<Place> places;
   places.reserve(wanted.size());
@@ -302,20 +302,18 @@ Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
   if (main_.heap.streams().any_capturing()) return Status::driver_error;
   std::vector<BlockId> blocks;
   for_each_block_of(pool->index, [&](BlockId block, const Block&) { blocks.push_back(block); });
-  std::map<DeviceAddress, std::vector<unsigned char>> contents;
+  SavedContents::Contents contents;
   if (save && main_.heap.streams().synchronize() != DriverStatus::ok) return Status::driver_error;
   for (const BlockId block : blocks) {
     if (!save) break;
-    const DeviceAddress address = main_.heap.address_of(block);
-    auto& bytes = contents[address];
-    bytes.resize(main_.heap.blocks()[block].size * kUnitBytes);
-    if (driver_.copy_to_host(device_, bytes.data(), address, bytes.size(), 0) != DriverStatus::ok) {
+    const std::uint64_t bytes = main_.heap.blocks()[block].size * kUnitBytes;
+    if (saved_.copy(main_.heap.address_of(block), bytes, contents) != DriverStatus::ok) {
       return Status::driver_error;
     }
   }
   const DriverStatus status = main_.heap.sleep(pool->index, blocks);
   ++statistics_.syncs;
-  saved_[pool->index] = std::move(contents);
+  saved_.keep(pool->index, std::move(contents));
   // Halfway, some pages were other ones for a moment.
   if (!main_.heap.is_asleep(pool->index)) (void)restore_contents(pool->index);
   note_memory();
@@ -334,18 +332,8 @@ Status DeviceAllocator::wake_pool(PoolId id) {
 }
 
 DriverStatus DeviceAllocator::restore_contents(PoolIndex pool) {
-  DriverStatus status = DriverStatus::ok;
-  auto& contents = saved_[pool];
-  while (status == DriverStatus::ok && !contents.empty()) {
-    const auto& [address, bytes] = *contents.begin();
-    // A block that was freed meanwhile has nothing to be brought back.
-    const DeviceAddress at = address;
-    const BlockId live = main_.find(at);
-    if (live != 0) status = driver_.copy_to_device(device_, at, bytes.data(), bytes.size(), 0);
-    if (status == DriverStatus::ok) contents.erase(contents.begin());
-  }
-  if (contents.empty()) saved_.erase(pool);
-  return status;
+  // A block that was freed meanwhile has nothing to be brought back.
+  return saved_.restore(pool, [this](DeviceAddress address) { return main_.find(address) != 0; });
 }
 
 std::vector<DeviceAddress> DeviceAllocator::pool_blocks(PoolId id) const {

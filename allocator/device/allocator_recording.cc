@@ -6,32 +6,15 @@
 #include <mutex>
 #include <utility>
 
-#include "allocator/base/ticks.h"
 #include "allocator/device/device_allocator.h"
 
 namespace gapless {
 namespace {
 
-// Where the thread's request comes from, while it is served.
-std::uint32_t& stack_of_request() {
-  thread_local std::uint32_t stack = 0;
-  return stack;
-}
-
 // Whether that was found out before the request.
 bool& caller_is_known() {
   thread_local bool known = false;
   return known;
-}
-
-void set_event(AllocatorEvent& event, AllocatorEvent::Kind kind, DeviceAddress address,
-               std::uint64_t bytes, StreamHandle stream, PoolId pool) {
-  event.address = address;
-  event.bytes = bytes;
-  event.stream = stream;
-  event.pool_creator = static_cast<std::uint32_t>(pool.first);
-  event.pool_number = static_cast<std::uint32_t>(pool.second);
-  event.kind = kind;
 }
 
 AllocatorEvent event_of(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
@@ -75,7 +58,7 @@ void add_block(const Piece& piece, bool held, std::vector<AllocatorEvent>& event
 std::optional<std::vector<AllocatorEvent>> DeviceAllocator::begin_recording(
     std::shared_ptr<EventRing> ring, StackSource stacks) {
   const std::scoped_lock lock(lock_);
-  if (ring_ != nullptr) return {};
+  if (log_.is_on()) return {};
   HeapReport main;
   report_arena(main_, main);
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
@@ -90,33 +73,30 @@ std::optional<std::vector<AllocatorEvent>> DeviceAllocator::begin_recording(
     if (held || piece.kind == BlockReport::Kind::live) add_block(piece, held, events);
   }
   for (const WindowBlockReport& block : all.window_blocks) add_block(block, block.held, events);
-  ring_ = std::move(ring);
+  log_.begin(std::move(ring), stacks);
   observe_mappings();
-  stack_source_.store(stacks, std::memory_order_relaxed);
   return events;
 }
 
 void DeviceAllocator::end_recording() {
   const std::scoped_lock lock(lock_);
-  stack_source_.store(nullptr, std::memory_order_relaxed);
-  ring_.reset();
+  log_.end();
   observe_mappings();
 }
 
 void DeviceAllocator::change_stack_source(StackSource stacks) {
   const std::scoped_lock lock(lock_);
-  if (stack_source_.load(std::memory_order_relaxed) == nullptr) return;
-  stack_source_.store(stacks, std::memory_order_relaxed);
+  log_.change_stack_source(stacks);
 }
 
 void DeviceAllocator::observe_mappings() {
-  if (ring_ == nullptr) {
+  if (!log_.is_on()) {
     main_.heap.set_mapping_observer(mapping_observer_);
     return;
   }
   main_.heap.set_mapping_observer([this](const MappingChange& change) {
-    record_event(change.mapped ? AllocatorEvent::Kind::mapped : AllocatorEvent::Kind::unmapped,
-                 change.address, change.bytes, 0);
+    log_.record(change.mapped ? AllocatorEvent::Kind::mapped : AllocatorEvent::Kind::unmapped,
+                change.address, change.bytes, 0);
     if (mapping_observer_) mapping_observer_(change);
   });
 }
@@ -130,41 +110,17 @@ void DeviceAllocator::note_caller() const {
 void DeviceAllocator::find_caller() const {
   if (std::exchange(caller_is_known(), false)) return;
   if (check_ != nullptr) MemoryCheck::note_call_site(call_site_source_);
-  if (const StackSource source = stack_source_.load(std::memory_order_relaxed); source != nullptr) {
-    stack_of_request() = source();
-  }
-}
-
-[[gnu::always_inline]] inline void DeviceAllocator::record(AllocatorEvent::Kind kind,
-                                                           DeviceAddress address,
-                                                           std::uint64_t bytes, StreamHandle stream,
-                                                           PoolId pool) {
-  AllocatorEvent* const event = ring_->next();
-  if (event == nullptr) return;
-  set_event(*event, kind, address, bytes, stream, pool);
-  const bool stacks = stack_source_.load(std::memory_order_relaxed) != nullptr;
-  event->stack = stacks ? stack_of_request() : 0;
-  // The clock is most of what an event costs. One without a time happens after the event before it,
-  // and whoever takes events out of the ring knows when it looked last.
-  constexpr std::uint32_t kTimed = 8;
-  const bool timed = ++recorded_events_ % kTimed == 0;
-  event->ticks = timed || (stacks && kind != AllocatorEvent::Kind::free) ? ticks() : 0;
-  ring_->publish();
+  log_.find_stack();
 }
 
 void DeviceAllocator::record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id) {
   const Block& block = arena.heap.blocks()[id];
-  if (block.owner != recorded_owner_.owner || &arena != recorded_owner_.arena) [[unlikely]] {
-    recorded_owner_ = {&arena, block.owner, stream_of(arena, block.owner),
-                       pool_id(arena.heap.streams().sets().pool_of(block.owner))};
-  }
-  record(kind, arena.address_of(id), block.size * kUnitBytes - block.extra, recorded_owner_.stream,
-         recorded_owner_.pool);
-}
-
-void DeviceAllocator::record_event(AllocatorEvent::Kind kind, DeviceAddress address,
-                                   std::uint64_t bytes, StreamHandle stream, PoolId pool) {
-  record(kind, address, bytes, stream, pool);
+  const EventLog::Whose& whose = log_.whose(&arena, block.owner, [&] {
+    return EventLog::Whose{stream_of(arena, block.owner),
+                           pool_id(arena.heap.streams().sets().pool_of(block.owner))};
+  });
+  log_.record(kind, arena.address_of(id), block.size * kUnitBytes - block.extra, whose.stream,
+              whose.pool);
 }
 
 }  // namespace gapless

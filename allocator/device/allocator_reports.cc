@@ -27,18 +27,8 @@ void DeviceAllocator::note_memory() {
   }
   statistics_.set_reserved(static_cast<std::int64_t>(reserved), static_cast<std::int64_t>(present));
   statistics_.set_segments(segments);
-  note_spill();
+  spill_watch_.note(main_.heap.spilled_bytes());
   noted_changes_ = main_.heap.changes();
-}
-
-void DeviceAllocator::note_spill() {
-  const std::uint64_t bytes = main_.heap.spilled_bytes();
-  peak_spilled_bytes_ = std::max(peak_spilled_bytes_, bytes);
-  if (bytes == 0) {
-    spilled_since_.reset();
-  } else if (!spilled_since_) {
-    spilled_since_ = std::chrono::steady_clock::now();
-  }
 }
 
 SpillReport DeviceAllocator::read_spill() const {
@@ -46,7 +36,7 @@ SpillReport DeviceAllocator::read_spill() const {
   report.possible = properties_.has_vmm && properties_.can_map_host;
   report.limit_bytes = main_.heap.can_spill() ? options_.spill : 0;
   report.bytes = main_.heap.spilled_bytes();
-  report.peak_bytes = peak_spilled_bytes_;
+  spill_watch_.tell(report);
   if (report.bytes == 0) return report;
   report.live_bytes = report.bytes;
   main_.heap.home().for_each([&](BlockId, const Block& block) {
@@ -54,7 +44,6 @@ SpillReport DeviceAllocator::read_spill() const {
     // A hole lies in host memory as a whole or not at all.
     if (main_.heap.is_spilled(block.begin)) report.live_bytes -= block.size * kUnitBytes;
   });
-  if (spilled_since_) report.since = std::chrono::steady_clock::now() - *spilled_since_;
   return report;
 }
 
@@ -174,9 +163,9 @@ void DeviceAllocator::set_limit_bytes(std::uint64_t bytes) {
 
 void DeviceAllocator::set_soft_limit_bytes(std::uint64_t bytes) {
   const std::scoped_lock lock(lock_);
-  options_.soft_limit = bytes;
-  soft_limit_needs_bytes_ = 0;
-  watches_frees_ = pools_.any() || bytes != UINT64_MAX;
+  soft_limit_.set(bytes);
+  main_.heap.set_soft_limit_bytes(bytes);
+  watches_frees_ = pools_.any() || soft_limit_.is_set();
 }
 
 std::uint64_t DeviceAllocator::limit_bytes() const {
@@ -232,7 +221,7 @@ void DeviceAllocator::reset_accumulated_statistics() {
 
 std::string DeviceAllocator::last_failure() const {
   const std::scoped_lock lock(lock_);
-  return last_failure_;
+  return failures_.why();
 }
 
 HeapCounters DeviceAllocator::counters() const {
@@ -266,9 +255,7 @@ HeapReport DeviceAllocator::report() const {
 void DeviceAllocator::report_arena(const Arena& arena, HeapReport& report) const {
   const StreamLedger& streams = arena.heap.streams();
   std::set<BlockId> held;
-  for (const auto& [address, pinned] : pinned_) {
-    if (pinned.freed != 0 && pinned.arena == &arena) held.insert(pinned.freed);
-  }
+  pinned_.for_each_held(arena, [&](BlockId id) { held.insert(id); });
   arena.heap.home().for_each([&](BlockId id, const Block& block) {
     if (block.state == BlockState::absent) return;
     BlockReport piece;
@@ -312,11 +299,10 @@ void DeviceAllocator::validate() const {
   std::uint64_t held_bytes = 0;
   for_each_arena([&](const Arena& arena) {
     std::vector<BlockId> held;
-    for (const auto& [address, pinned] : pinned_) {
-      if (pinned.freed == 0 || pinned.arena != &arena) continue;
-      held.push_back(pinned.freed);
-      held_bytes += arena.heap.blocks()[pinned.freed].size * kUnitBytes;
-    }
+    pinned_.for_each_held(arena, [&](BlockId id) {
+      held.push_back(id);
+      held_bytes += arena.heap.blocks()[id].size * kUnitBytes;
+    });
     const ArenaSums one = arena.validate(held);
     live += arena.live.size();
     sums.used_bytes += one.used_bytes;

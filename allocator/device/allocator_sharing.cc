@@ -1,5 +1,4 @@
 // DeviceAllocator: blocks that others than the program's streams use.
-#include <algorithm>
 #include <mutex>
 
 #include "allocator/device/device_allocator.h"
@@ -15,20 +14,18 @@ Status DeviceAllocator::pin(DeviceAddress address) {
     ++fenced->pins;
     return Status::ok;
   }
-  Pinned& pinned = pinned_[address];
-  pinned.arena = found.arena;
-  ++pinned.pins;
+  pinned_.add(address, *found.arena);
   return Status::ok;
 }
 
 Status DeviceAllocator::unpin(DeviceAddress address) {
   const std::scoped_lock lock(lock_);
-  const auto found = pinned_.find(address);
-  if (found == pinned_.end()) {
+  const PinnedBlocks::Pinned* const pinned = pinned_.find(address);
+  if (pinned == nullptr) {
     return with_fenced(address, [&](Fence::Block& block) { return check_->fence().unpin(block); });
   }
-  if (found->second.pins == found->second.shares) return Status::invalid_argument;
-  drop_pin(found);
+  if (pinned->pins == pinned->shares) return Status::invalid_argument;
+  drop_pin(address);
   return Status::ok;
 }
 
@@ -46,14 +43,13 @@ Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
   if (found.id == 0 || found.arena->heap.share() == ShareType::none) {
     return Status::invalid_argument;
   }
-  Pinned& pinned = pinned_[address];
-  pinned.arena = found.arena;
-  ++pinned.pins;
+  PinnedBlocks::Pinned& pinned = pinned_.add(address, *found.arena);
   if (pinned.shares == 0) {
     const DriverStatus status = export_block(*found.arena, found.id, pinned.shared);
     if (status != DriverStatus::ok) {
-      last_failure_ = std::string("sharing a block: the driver failed with ") + to_string(status);
-      drop_pin(pinned_.find(address));
+      failures_.explain(std::string("sharing a block: the driver failed with ") +
+                        to_string(status));
+      drop_pin(address);
       return Status::driver_error;
     }
   }
@@ -64,14 +60,14 @@ Status DeviceAllocator::share(DeviceAddress address, SharedBlock& shared) {
 
 Status DeviceAllocator::unshare(DeviceAddress address) {
   const std::scoped_lock lock(lock_);
-  const auto found = pinned_.find(address);
-  if (found == pinned_.end()) {
+  PinnedBlocks::Pinned* const pinned = pinned_.find(address);
+  if (pinned == nullptr) {
     return with_fenced(address,
                        [&](Fence::Block& block) { return check_->fence().unshare(block); });
   }
-  if (found->second.shares == 0) return Status::invalid_argument;
-  if (--found->second.shares == 0) close_descriptors(found->second.shared);
-  drop_pin(found);
+  if (pinned->shares == 0) return Status::invalid_argument;
+  if (--pinned->shares == 0) close_descriptors(pinned->shared);
+  drop_pin(address);
   return Status::ok;
 }
 
@@ -100,26 +96,21 @@ DriverStatus DeviceAllocator::export_block(const Arena& arena, BlockId id, Share
   return DriverStatus::ok;
 }
 
-void DeviceAllocator::drop_pin(std::map<DeviceAddress, Pinned>::iterator at) {
-  Pinned& pinned = at->second;
-  if (--pinned.pins != 0) return;
-  Arena& arena = *pinned.arena;
-  const BlockId freed = pinned.freed;
-  pinned_.erase(at);
-  if (freed == 0) return;
-  const Block& block = arena.heap.blocks()[freed];
+void DeviceAllocator::drop_pin(DeviceAddress address) {
+  const auto released = pinned_.drop(address);
+  if (!released) return;
+  Arena& arena = *released->arena;
+  const Block& block = arena.heap.blocks()[released->block];
   const std::uint64_t bytes = block.size * kUnitBytes;
   const Owner owner = block.owner;
   const auto signed_bytes = static_cast<std::int64_t>(bytes);
   statistics_.on_deferred(block.small, -1, -signed_bytes, block.extra - signed_bytes);
-  give_back(arena, freed, owner, bytes);
+  give_back(arena, released->block, owner, bytes);
 }
 
 bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id) {
-  const auto found = pinned_.find(address);
-  if (found == pinned_.end()) return false;
-  found->second.freed = id;
-  if (ring_ != nullptr) record(AllocatorEvent::Kind::free_requested, arena, id);
+  if (!pinned_.hold(address, id)) return false;
+  if (log_.is_on()) record(AllocatorEvent::Kind::free_requested, arena, id);
   const Block& block = arena.heap.blocks()[id];
   const auto bytes = static_cast<std::int64_t>(block.size * kUnitBytes);
   statistics_.on_free(block.small, bytes, bytes - block.extra);
@@ -128,11 +119,8 @@ bool DeviceAllocator::hold_if_pinned(Arena& arena, DeviceAddress address, BlockI
 }
 
 bool DeviceAllocator::is_pinned(PoolIndex pool) const {
-  return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
-    const auto& [address, pinned] = entry;
-    const BlockId id = pinned.freed != 0 ? pinned.freed : pinned.arena->find(address);
-    const DeviceHeap& heap = pinned.arena->heap;
-    return heap.streams().sets().pool_of(heap.blocks()[id].owner) == pool;
+  return pinned_.any([&](const Arena& arena, BlockId id) {
+    return arena.heap.streams().sets().pool_of(arena.heap.blocks()[id].owner) == pool;
   });
 }
 

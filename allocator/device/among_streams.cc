@@ -14,7 +14,6 @@
 // While a graph may be captured what streams free stays theirs, side by side in the home: of one
 // page that a stream has freed a part of nothing could be had then, if that stream refuses.
 #include <algorithm>
-#include <utility>
 
 #include "allocator/base/bytes.h"
 #include "allocator/device/device_heap.h"
@@ -191,39 +190,6 @@ DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, const T
     if (status != DriverStatus::ok) return failure(status);
   }
   return in_hole(fit, size);
-}
-
-// --- what streams refuse -------------------------------------------------------------------------
-//
-//   stream 1, capturing   frees [ 4 | 5 | 6 ] in the capture: no event can say when that is done
-//   stream 2 asks         4, 5 and 6 belong to "stream 1, aside", which is within no search's reach
-//   afterwards            they are stream 1's again, as old as they were
-
-bool DeviceHeap::set_aside_refused(Owner owner) {
-  streams_.take_refusals();
-  const PoolIndex own_pool = streams_.sets().pool_of(owner);
-  bool any = false;
-  const std::size_t owners = streams_.sets().owners();
-  for (std::size_t i = 0; i <= owners; ++i) {
-    const auto of = static_cast<Owner>(i);
-    const PoolIndex pool = streams_.sets().pool_of(of);
-    if (of == owner || (pool != 0 && pool != own_pool && pool != kSpillPool)) continue;
-    const Epoch last = streams_.refused_after(of);
-    if (last == kNoEpoch) continue;
-    const int place = pool == 0 ? 0 : pool == kSpillPool ? 1 : 2;
-    const auto aside_pool = static_cast<PoolIndex>(kAsidePools + place);
-    const Owner aside = streams_.sets().members(of).empty() ? streams_.sets().anyone_in(aside_pool)
-                                                            : owner_in_pool(of, aside_pool);
-    home_.note_pool(aside, aside_pool);
-    if (!home_.set_aside(of, last, aside)) continue;
-    aside_.emplace_back(of, aside);
-    any = true;
-  }
-  return any;
-}
-
-void DeviceHeap::take_back_aside() {
-  for (const auto& [owner, aside] : std::exchange(aside_, {})) home_.take_back(owner, aside);
 }
 
 // --- the order of choices ------------------------------------------------------------------------

@@ -16,7 +16,9 @@ DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
       properties_(properties),
       options_(options),
       main_(driver, device, properties, options),
-      watches_frees_(options.soft_limit != UINT64_MAX),
+      soft_limit_(options.soft_limit),
+      watches_frees_(soft_limit_.is_set()),
+      saved_(driver, device),
       deferred_(driver) {
   if (options.check != RequestedChecks{} || options.fence.one_of != 0) make_check();
   main_.heap.set_reserved_elsewhere([this] { return reserved_beside(main_.heap); });
@@ -30,7 +32,7 @@ DeviceAllocator::~DeviceAllocator() {
   });
   for (const auto& sourced : spent_) (void)sourced->arena.heap.release_all();
   if (check_ != nullptr && check_->fence().live() == 0) check_->fence().release_all();
-  for (auto& [address, pinned] : pinned_) close_descriptors(pinned.shared);
+  pinned_.close();
 }
 
 Status DeviceAllocator::alloc(std::uint64_t bytes, StreamHandle stream, DeviceAddress& address,
@@ -92,10 +94,10 @@ Status DeviceAllocator::alloc_after_failure(std::uint64_t bytes, std::uint64_t r
 }
 
 bool DeviceAllocator::free_some_memory() {
-  std::vector<std::function<bool()>> callbacks;
+  std::vector<FailedRequests::Callback> callbacks;
   {
     const std::scoped_lock lock(lock_);
-    callbacks = free_memory_callbacks_;
+    callbacks = failures_.callbacks();
   }
   bool freed = false;
   for (const auto& callback : callbacks) freed = callback() || freed;
@@ -103,7 +105,7 @@ bool DeviceAllocator::free_some_memory() {
 }
 
 void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle stream) {
-  std::vector<std::function<void(const FailedRequest&)>> observers;
+  std::vector<FailedRequests::Observer> observers;
   FailedRequest failed{device_, bytes, stream, {}};
   {
     const std::scoped_lock lock(lock_);
@@ -114,32 +116,31 @@ void DeviceAllocator::note_out_of_memory(std::uint64_t bytes, StreamHandle strea
       deferred_.poll();  // streams of other devices go on
     }
     if (const PoolIndex pool = pools_.of(stream); pool != 0) failed.pool = pools_.at(pool).id;
-    last_failed_ = failed;
-    if (ring_ != nullptr) {
+    failures_.note(failed);
+    if (log_.is_on()) {
       MemInfo left;
       if (driver_.mem_info(device_, left) != DriverStatus::ok) left = {};
-      record_event(AllocatorEvent::Kind::out_of_memory, left.free_bytes, bytes, stream,
-                   failed.pool);
+      log_.record(AllocatorEvent::Kind::out_of_memory, left.free_bytes, bytes, stream, failed.pool);
     }
-    observers = out_of_memory_observers_;
+    observers = failures_.observers();
   }
   for (const auto& observer : observers) observer(failed);
 }
 
 void DeviceAllocator::add_free_memory_callback(std::function<bool()> callback) {
   const std::scoped_lock lock(lock_);
-  free_memory_callbacks_.push_back(std::move(callback));
+  failures_.add_callback(std::move(callback));
 }
 
 void DeviceAllocator::add_out_of_memory_observer(
     std::function<void(const FailedRequest&)> observer) {
   const std::scoped_lock lock(lock_);
-  out_of_memory_observers_.push_back(std::move(observer));
+  failures_.add_observer(std::move(observer));
 }
 
 FailedRequest DeviceAllocator::last_failed_request() const {
   const std::scoped_lock lock(lock_);
-  return last_failed_;
+  return failures_.last();
 }
 
 Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_bytes,
@@ -156,7 +157,7 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
     }
   }
   if (wanted > kMostBytes) {
-    last_failure_ = "asked for " + format_bytes(bytes) + ", more than any device has";
+    failures_.explain("asked for " + format_bytes(bytes) + ", more than any device has");
     return Status::out_of_memory;
   }
   const Unit units = units_of(wanted);
@@ -187,7 +188,7 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
     if (found.status == Status::ok) placed = found;
   }
   if (placed.status != Status::ok) {
-    last_failure_ = describe_failure(bytes, *request.arena, request.owner, placed.status);
+    failures_.explain(describe_failure(bytes, *request.arena, request.owner, placed.status));
     note_memory();
     return placed.status;
   }
@@ -262,17 +263,15 @@ void DeviceAllocator::after_free(Arena& arena, Owner owner, std::uint64_t bytes)
 }
 
 void DeviceAllocator::keep_soft_limit() {
-  if (main_.heap.reserved_bytes() <= options_.soft_limit || restores_) return;
-  const std::uint64_t over = main_.heap.reserved_bytes() - options_.soft_limit;
-  const std::uint64_t free = main_.heap.home().free_units() * kUnitBytes;
-  if (free < std::max(over, soft_limit_needs_bytes_)) return;
-  (void)main_.heap.trim(options_.soft_limit);
+  if (restores_) return;
+  DeviceHeap& heap = main_.heap;
+  const auto free_bytes = [&] { return heap.home().free_units() * kUnitBytes; };
+  const std::uint64_t before = heap.reserved_bytes();
+  if (!soft_limit_.asks(before, free_bytes())) return;
+  (void)heap.trim(soft_limit_.bytes());
   ++statistics_.syncs;
   note_memory();
-  // Where pages are shared with live blocks, more must become free before it is worth another wait.
-  const std::uint64_t left = main_.heap.home().free_units() * kUnitBytes;
-  const bool kept = main_.heap.reserved_bytes() <= options_.soft_limit;
-  soft_limit_needs_bytes_ = kept ? 0 : left + std::max(over / 2, main_.heap.page_bytes());
+  soft_limit_.note_given_back(before, heap.reserved_bytes(), free_bytes(), heap.page_bytes());
 }
 
 void DeviceAllocator::defer_if_used(const Arena& arena, const Block& block) {

@@ -8,10 +8,7 @@
 // (stream/, among_streams.cc). In a forked child all that takes the lock throws ForkedChild.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,82 +22,19 @@
 #include "allocator/check/memory_check.h"
 #include "allocator/device/arena.h"
 #include "allocator/device/deferred_frees.h"
-#include "allocator/device/event_ring.h"
+#include "allocator/device/event_log.h"
+#include "allocator/device/failed_requests.h"
+#include "allocator/device/heap_report.h"
 #include "allocator/device/options.h"
+#include "allocator/device/pinned_blocks.h"
 #include "allocator/device/pools.h"
+#include "allocator/device/saved_contents.h"
+#include "allocator/device/soft_limit.h"
+#include "allocator/device/spill_watch.h"
 #include "allocator/device/statistics.h"
 #include "allocator/memory/shared_block.h"
 
 namespace gapless {
-
-/// A piece of the heap as reports see it.
-struct BlockReport {
-  /// held: freed, but pinned. lent: to a window.
-  enum class Kind : std::uint8_t { live, hole, lent, held };
-  Kind kind = Kind::hole;
-  DeviceAddress address = 0;  // in the home
-  std::uint64_t bytes = 0;
-  std::uint64_t requested_bytes = 0;  // live
-  StreamHandle stream = 0;            // live: allocated on; hole: freed on
-  DeviceAddress given = 0;            // live: as the program knows it
-  std::uint64_t free_page_bytes = 0;  // hole: of it in wholly free pages
-  bool any_stream = false;            // hole: every stream may use it
-  bool spilled = false;               // in host memory
-  PoolId pool;                        // {0, 0}: no private pool
-};
-
-/// A live block in a window or behind a fence, or one that is held there.
-struct WindowBlockReport {
-  bool held = false;
-  bool fenced = false;
-  DeviceAddress address = 0;
-  DeviceAddress given = 0;  // as the program knows it
-  std::uint64_t bytes = 0;
-  std::uint64_t requested_bytes = 0;
-  StreamHandle stream = 0;
-  PoolId pool;
-};
-
-/// Host memory that stands in for the device's (option spill).
-struct SpillReport {
-  bool possible = false;          // the device can map host memory
-  std::uint64_t limit_bytes = 0;  // 0: none may
-  std::uint64_t bytes = 0;
-  std::uint64_t live_bytes = 0;  // of blocks
-  std::uint64_t peak_bytes = 0;
-  /// For how long there has been any.
-  std::chrono::nanoseconds since{0};
-};
-
-/// What a private pool lent and has not had back (lenders.h): the device is left that much for it.
-struct PoolDebt {
-  PoolId pool;
-  std::uint64_t bytes = 0;
-};
-
-/// All of a device's memory at one moment.
-struct HeapReport {
-  DeviceIndex device = 0;
-  std::string device_name;
-  std::uint64_t total_bytes = 0;
-  std::uint64_t limit_bytes = 0;
-  std::uint64_t page_bytes = 0;
-  DeviceStatistics statistics;
-  HeapCounters counters;
-  std::vector<BlockReport> home;  // by address; absent memory is left out
-  std::vector<WindowBlockReport> window_blocks;
-  std::uint32_t windows = 0;
-  std::uint64_t window_mapped_bytes = 0;
-  std::uint64_t free_page_bytes = 0;  // in wholly free pages
-  SpillReport spill;
-  std::vector<PoolDebt> owed_to_pools;
-  /// Where checks are asked for: the live blocks they know, what was freed lately as far as they
-  /// remember, and what they found.
-  bool checks = false;
-  std::vector<CheckedBlock> checked;
-  std::vector<CheckedBlock> freed;
-  std::vector<Mistake> mistakes;
-};
 
 /// After a request: the block's bytes (with checks what was asked for, which the program may use),
 /// and all that is allocated and reserved.
@@ -117,14 +51,6 @@ struct BlockFacts {
   StreamHandle stream = 0;  // allocated on
   PoolId pool;
   bool fenced = false;  // it has pages of its own (allocator/check/fence.h)
-};
-
-/// A request that could not be served.
-struct FailedRequest {
-  DeviceIndex device = 0;
-  std::uint64_t bytes = 0;
-  StreamHandle stream = 0;
-  PoolId pool;
 };
 
 class DeviceAllocator {
@@ -292,9 +218,7 @@ class DeviceAllocator {
 
   // --- recording (allocator_recording.cc) --------------------------------------------------------
 
-  /// Who knows where in the program the calling thread is, as a number; asked without a lock before
-  /// each request that is recorded.
-  using StackSource = std::uint32_t (*)();
+  using StackSource = EventLog::StackSource;
   /// What happens from now on goes to `ring`, until end_recording(). What is there now is the
   /// result, in the order of a program that did just this: where memory is, then the live blocks.
   /// Empty where it is being recorded already: nothing changed. `stacks`: may be nullptr.
@@ -331,15 +255,9 @@ class DeviceAllocator {
                                         StreamHandle stream, DeviceAddress& address, Usage* usage,
                                         bool last_resort);
   [[gnu::noinline]] void record(AllocatorEvent::Kind kind, const Arena& arena, BlockId id);
-  void record(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
-              StreamHandle stream, PoolId pool);
-  void record_event(AllocatorEvent::Kind kind, DeviceAddress address, std::uint64_t bytes,
-                    StreamHandle stream, PoolId pool = {});
   void observe_mappings();
   /// Whether anybody wants to know where requests come from.
-  [[nodiscard]] bool asks_callers() const {
-    return check_ != nullptr || stack_source_.load(std::memory_order_relaxed) != nullptr;
-  }
+  [[nodiscard]] bool asks_callers() const { return check_ != nullptr || log_.asks_stacks(); }
   /// Where the request comes from, unless note_caller() found out already.
   [[gnu::noinline]] void find_caller() const;
   void make_check();
@@ -468,7 +386,7 @@ class DeviceAllocator {
     arena.live.insert(placed.address + arena.before_bytes(owner), placed.block);
     statistics_.on_alloc(block.small, static_cast<std::int64_t>(bytes),
                          static_cast<std::int64_t>(requested_bytes));
-    if (ring_ != nullptr) [[unlikely]]
+    if (log_.is_on()) [[unlikely]]
       record(AllocatorEvent::Kind::alloc, arena, placed.block);
   }
   /// A block that is in the live table no more ends.
@@ -485,7 +403,7 @@ class DeviceAllocator {
   void give_back(Arena& arena, BlockId id, Owner owner, std::uint64_t bytes) {
     if (check_ != nullptr) [[unlikely]]
       check_end(arena, id);
-    if (ring_ != nullptr) [[unlikely]]
+    if (log_.is_on()) [[unlikely]]
       record(AllocatorEvent::Kind::free, arena, id);
     arena.heap.free(id, owner);
     if (watches_frees_) [[unlikely]]
@@ -505,14 +423,12 @@ class DeviceAllocator {
   /// Gives free pages back where more than the soft limit is reserved and that would help.
   void keep_soft_limit();
   /// One pin less; with the last one a block that is held becomes free.
-  struct Pinned;
-  void drop_pin(std::map<DeviceAddress, Pinned>::iterator at);
+  void drop_pin(DeviceAddress address);
   DriverStatus export_block(const Arena& arena, BlockId id, SharedBlock& shared);
   /// Whether any block of the pool is pinned.
   [[nodiscard]] bool is_pinned(PoolIndex pool) const;
   /// A pinned block that is freed: it is held. False where it is not pinned.
   bool hold_if_pinned(Arena& arena, DeviceAddress address, BlockId id);
-  void note_spill();
   [[nodiscard]] SpillReport read_spill() const;
   [[nodiscard]] std::vector<PoolDebt> read_owed_to_pools() const;
   /// Brings the statistics of holes and of reserved memory up to date.
@@ -532,43 +448,19 @@ class DeviceAllocator {
   std::map<PoolIndex, std::unique_ptr<SourcedArena>> sourced_;
   std::vector<std::unique_ptr<SourcedArena>> spent_;  // given up; still with memory
   mutable Pools pools_;
-  bool watches_frees_ = false;  // after_free() has something to do
-  bool restores_ = false;       // a pool's state: no memory is given back meanwhile
-  // Free bytes below which giving pages back would not help to keep the soft limit.
-  std::uint64_t soft_limit_needs_bytes_ = 0;
+  SoftLimit soft_limit_;
+  bool watches_frees_;     // after_free() has something to do
+  bool restores_ = false;  // a pool's state: no memory is given back meanwhile
   StatisticsKeeper statistics_;
   std::uint64_t noted_changes_ = 0;  // main_.heap.changes() at the last note_memory()
-  // Contents of blocks of pools that sleep, by address.
-  std::map<PoolIndex, std::map<DeviceAddress, std::vector<unsigned char>>> saved_;
-  // Blocks that are pinned, by address.
-  struct Pinned {
-    Arena* arena = nullptr;
-    int pins = 0;
-    BlockId freed = 0;  // the block, once it is freed
-    int shares = 0;
-    SharedBlock shared;
-  };
-  std::map<DeviceAddress, Pinned> pinned_;
+  SavedContents saved_;
+  PinnedBlocks pinned_;
   DeferredFrees deferred_;
-  std::shared_ptr<EventRing> ring_;  // nullptr: nothing is recorded
-  std::atomic<StackSource> stack_source_{nullptr};
-  // Whose block was recorded last: mostly the next one's, too.
-  struct RecordedOwner {
-    const Arena* arena = nullptr;
-    Owner owner = 0;
-    StreamHandle stream = 0;
-    PoolId pool;
-  };
-  RecordedOwner recorded_owner_;
-  std::uint32_t recorded_events_ = 0;
+  EventLog log_;
   std::function<void(const MappingChange&)> mapping_observer_;
   std::optional<int> capture_marks_;  // captures that note_capture() told of
-  std::uint64_t peak_spilled_bytes_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> spilled_since_;
-  std::string last_failure_;
-  FailedRequest last_failed_;
-  std::vector<std::function<bool()>> free_memory_callbacks_;
-  std::vector<std::function<void(const FailedRequest&)>> out_of_memory_observers_;
+  SpillWatch spill_watch_;
+  FailedRequests failures_;
 };
 
 }  // namespace gapless

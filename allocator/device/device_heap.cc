@@ -62,6 +62,8 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       uses_(home_.max_pages()),
       room_(home_mapper_, lenders_, page_units_),
+      refused_(home_, streams_),
+      captured_(mapper_),
       asleep_(blocks_, home_, streams_.sets(), home_mapper_, mapper_),
       spill_bytes_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
@@ -156,7 +158,7 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
 DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const Demand& demand) {
   const auto anywhere = [&] { return search_again(size, owner, demand); };
   // What was refused once may be granted now.
-  take_back_aside();
+  refused_.take_back();
   streams_.begin_request();
   Placed placed = search(owner, anywhere);
   if (placed.status == Status::ok) return placed;
@@ -209,7 +211,7 @@ DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand
 }
 
 bool DeviceHeap::take_from_pools(Unit size, Reach reach) {
-  if (!given_up_.empty() && reclaim_given_up()) return true;
+  if (captured_.any_given_up() && reclaim_given_up()) return true;
   if (!lenders_.any()) return false;
   const std::uint64_t missing = mapper_.plan(size, reach).missing;
   return missing != 0 && borrow_from_pools(missing);
@@ -230,7 +232,7 @@ void DeviceHeap::begin_request() {
   streams_.begin_request();
 }
 
-void DeviceHeap::end_request() { take_back_aside(); }
+void DeviceHeap::end_request() { refused_.take_back(); }
 
 DeviceHeap::Placed DeviceHeap::failure(DriverStatus status) {
   // That a stream cannot be waited for now is the memory's matter, not the request's.

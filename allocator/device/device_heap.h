@@ -17,7 +17,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -25,10 +24,13 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/status.h"
+#include "allocator/device/captured_pools.h"
 #include "allocator/device/home_mapper.h"
+#include "allocator/device/inner_pools.h"
 #include "allocator/device/lenders.h"
 #include "allocator/device/options.h"
 #include "allocator/device/place.h"
+#include "allocator/device/refused_memory.h"
 #include "allocator/device/room.h"
 #include "allocator/device/sleeping_pools.h"
 #include "allocator/device/stream_demand.h"
@@ -196,6 +198,8 @@ class DeviceHeap {
     memory().set_limit_bytes(bytes);
     room_.forget();
   }
+  /// Nothing comes ahead of need that would be given back because of it.
+  void set_soft_limit_bytes(std::uint64_t bytes) { options_.soft_limit = bytes; }
   /// What other heaps reserve of the device under the same limit.
   void set_reserved_elsewhere(std::function<std::uint64_t()> bytes) {
     memory().set_reserved_elsewhere(std::move(bytes));
@@ -278,10 +282,6 @@ class DeviceHeap {
 
   // --- spilled (spill.cc) -----------------------------------------------------------------------
 
-  // The pool of what is free in host memory: nobody's, before the last resort.
-  static constexpr PoolIndex kSpillPool = UINT16_MAX;
-  // The pools of what is set aside of the memory for everyone, of a private pool's and the host's.
-  static constexpr PoolIndex kAsidePools = UINT16_MAX - 3;
   /// Whose memory there is free, when `owner` used it.
   [[nodiscard]] Owner owner_of_free(Unit unit, Owner owner) {
     return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
@@ -317,8 +317,6 @@ class DeviceHeap {
   bool take_over_in_capture(Owner owner);
   /// A block was made in a capture. The window that it lies in, if it lies in one, is pinned.
   void note_captured(const Placed& placed, Owner owner);
-  /// The window stays as it is until the pool is given up and the device was waited for.
-  void pin(PoolIndex pool, WindowId window);
   /// Waits for the device if pools were given up, and takes their memory. False where there is
   /// none.
   bool reclaim_given_up();
@@ -363,10 +361,6 @@ class DeviceHeap {
   /// `may_wait`: there is a place in which it would have to wait. Nothing: it was not tried.
   std::optional<Placed> place_without_wait(Unit size, Reach done, bool may_wait,
                                            const Demand& demand);
-  /// What streams refuse to be waited for is out of every search's reach until the request is done.
-  /// Whether there was more of it than before.
-  bool set_aside_refused(Owner owner);
-  void take_back_aside();
   /// Whether so many new pages are little enough to spare a wait: the option's share of the peak,
   /// and not more than streams ask for.
   [[nodiscard]] bool within_budget(std::uint64_t missing, const Demand& demand) const;
@@ -393,16 +387,16 @@ class DeviceHeap {
   class Request;
   void begin_request();
   void end_request();
-  /// Tries a search, again while streams refuse more than before: what that concerns is set aside.
+  /// Tries a search, again while streams refuse more than before (refused_memory.h).
   template <class F>
   Placed search(Owner owner, F&& f, bool unordered = false) {
     if (!unordered) streams_.ask_refusals(owner);
-    if (streams_.any_refusal()) set_aside_refused(owner);
+    if (streams_.any_refusal()) (void)refused_.set_aside(owner);
     for (;;) {
       last_driver_status_ = DriverStatus::out_of_memory;
       const Placed placed = f();
       if (placed.status == Status::ok) return placed;
-      if (streams_.newly_refused() && set_aside_refused(owner)) continue;
+      if (streams_.newly_refused() && refused_.set_aside(owner)) continue;
       const DriverStatus refusal = streams_.refusal_error();
       return refusal == DriverStatus::ok ? placed : failure(refusal);
     }
@@ -494,11 +488,10 @@ class DeviceHeap {
   int requests_ = 0;  // that are being served: one, and its parts
   Lenders lenders_;
   Room room_;
-  std::vector<std::pair<Owner, Owner>> aside_;  // whose memory is set aside, and as whose
-  std::map<PoolIndex, std::vector<WindowId>> pinned_;
+  RefusedMemory refused_;
+  CapturedPools captured_;
   SleepingPools asleep_;
   std::vector<PoolIndex> emptied_pools_;
-  std::vector<PoolIndex> given_up_;      // after captures; the device was not waited for yet
   std::uint64_t spill_bytes_;            // host memory that may be used
   std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
   std::uint64_t retries_ = 0;

@@ -57,7 +57,7 @@ DriverStatus DeviceHeap::finish_streams() {
   if (streams_.streams() == 0) return DriverStatus::ok;
   const DriverStatus status = streams_.finish();
   if (status != DriverStatus::ok) return status;
-  take_back_aside();
+  refused_.take_back();
   settle_all();
   return status;
 }

@@ -156,7 +156,9 @@ void DeviceHeap::note_captured(const Placed& placed, Owner owner) {
   if (placed.status != Status::ok) return;
   streams_.note_captured(placed.block, owner);
   const Block& block = blocks_[placed.block];
-  if (block.state == BlockState::window) pin(streams_.sets().pool_of(owner), block.prev);
+  if (block.state == BlockState::window) {
+    captured_.pin(streams_.sets().pool_of(owner), block.prev);
+  }
 }
 
 bool DeviceHeap::take_over_in_capture(Owner owner) {
@@ -267,13 +269,6 @@ DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size
 
 // --- giving back ---------------------------------------------------------------------------------
 
-void DeviceHeap::pin(PoolIndex pool, WindowId window) {
-  std::vector<WindowId>& pinned = pinned_[pool];
-  if (std::find(pinned.begin(), pinned.end(), window) != pinned.end()) return;
-  pinned.push_back(window);
-  mapper_.pin(window);
-}
-
 void DeviceHeap::unite_pool(PoolIndex pool) {
   const Owner anyone = streams_.sets().anyone_in(pool);
   home_.note_pool(anyone, pool);
@@ -339,7 +334,7 @@ void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
     asleep_.forget(pool);
   }
   if (captured) {
-    given_up_.push_back(pool);
+    captured_.give_up(pool);
     return;
   }
   open_pool(pool);
@@ -347,17 +342,14 @@ void DeviceHeap::give_up_pool(PoolIndex pool, bool captured) {
 }
 
 bool DeviceHeap::reclaim_given_up() {
-  if (given_up_.empty() || streams_.any_capturing()) return false;
+  if (!captured_.any_given_up() || streams_.any_capturing()) return false;
   // Nobody knows on which streams the graphs ran.
   if (finish_streams() != DriverStatus::ok) return false;
   ++retries_;
-  for (const PoolIndex pool : given_up_) {
+  captured_.reclaim([this](PoolIndex pool) {
     open_pool(pool);
-    for (const WindowId window : pinned_[pool]) mapper_.unpin(window);
-    pinned_.erase(pool);
     emptied_pools_.push_back(pool);
-  }
-  given_up_.clear();
+  });
   return true;
 }
 

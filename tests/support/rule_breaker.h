@@ -35,7 +35,7 @@ struct RuleBreaker {
 
   static auto& arena(DeviceAllocator& allocator) { return allocator.main_; }
   static auto& statistics(DeviceAllocator& allocator) { return allocator.statistics_; }
-  static auto& pinned(DeviceAllocator& allocator) { return allocator.pinned_; }
+  static auto& pinned(DeviceAllocator& allocator) { return allocator.pinned_.by_address_; }
 };
 
 }  // namespace gapless

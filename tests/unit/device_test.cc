@@ -364,6 +364,28 @@ TEST_F(Device, WhatComesAheadIsNoMoreThanThereIs) {
   EXPECT_EQ(reserved(), 72 * MiB);
 }
 
+// What was set later was not known to who grows.
+TEST_F(Device, WhatComesAheadStaysBelowTheSoftLimit) {
+  const auto reserved_with = [&](std::uint64_t from_begin, std::uint64_t later) {
+    Options options;
+    options.handle_parts = 2;
+    options.soft_limit = from_begin;
+    start(options, 256 * MiB);
+    const DeviceAddress first = alloc(64 * MiB);
+    allocator->set_soft_limit_bytes(later);
+    const DeviceAddress second = alloc(8 * MiB);
+    const std::uint64_t bytes = reserved();
+    free(first);
+    free(second);
+    allocator.reset();
+    return bytes;
+  };
+  EXPECT_EQ(reserved_with(UINT64_MAX, UINT64_MAX), 96 * MiB);  // a whole piece of 16 pages
+  EXPECT_EQ(reserved_with(80 * MiB, 80 * MiB), 72 * MiB);
+  EXPECT_EQ(reserved_with(UINT64_MAX, 80 * MiB), 72 * MiB);
+  EXPECT_EQ(reserved_with(80 * MiB, UINT64_MAX), 96 * MiB);
+}
+
 TEST_F(Device, ExtendsAWindowForALargerRequest) {
   Options options;
   start(options);
