@@ -23,7 +23,8 @@ struct Block {
   std::uint64_t end = kNever;
   std::uint32_t site = 0;
   std::uint32_t copy_of = kNone;
-  std::uint16_t told = 0;  // a bit for each holder
+  std::uint16_t told = 0;        // a bit for each holder
+  bool made_parameters = false;  // a parameter was copied from it
   std::uint8_t device = 0;
   Holder holder = Holder::unknown;  // at first what its thread was at
 };
@@ -48,6 +49,7 @@ class Blocks {
   Blocks(const std::vector<MemoryEvent>& events, const std::vector<MemorySite>& sites) {
     for (std::uint64_t i = 0; i < events.size(); ++i) take(events[i], i);
     spread_losses();
+    spread_parameters();
     for (Block& block : all) block.holder = holder_of(block, sites);
   }
 
@@ -125,12 +127,25 @@ class Blocks {
     }
   }
 
+  // What a parameter was cast or copied from: weights as they came from the host or from a file.
+  void spread_parameters() {
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      if (!told(all[i], Holder::parameters)) continue;
+      for (std::uint32_t from = all[i].copy_of;
+           from != kNone && !all[from].made_parameters && !surely_another(all[from]);
+           from = all[from].copy_of) {
+        all[from].made_parameters = true;
+      }
+    }
+  }
+
   [[nodiscard]] Holder holder_of(const Block& block, const std::vector<MemorySite>& sites) const {
-    for (const Holder holder :
-         {Holder::parameters, Holder::gradients, Holder::optimizer_states, Holder::buffers,
-          Holder::workspaces, Holder::loss, Holder::inputs}) {
+    for (const Holder holder : {Holder::parameters, Holder::gradients, Holder::optimizer_states,
+                                Holder::buffers, Holder::workspaces, Holder::loss}) {
       if (told(block, holder)) return holder;
     }
+    if (block.made_parameters) return Holder::parameter_copies;
+    if (told(block, Holder::inputs)) return Holder::inputs;
     if (block.copy_of != kNone && told(all[block.copy_of], Holder::parameters)) {
       return Holder::parameter_copies;
     }

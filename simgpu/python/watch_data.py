@@ -8,6 +8,7 @@ So the longest come first, and after others (an allocator whose cache is in piec
 before). Where the loader's order is fixed, the longest of its own batches is fed. What cannot be done is told: nobody
 knows what comes out of an IterableDataset.
 """
+import gc
 import itertools
 import os
 import random
@@ -16,7 +17,7 @@ import time
 import weakref
 
 import torch
-from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 WORST_CASE = bool(os.environ.get("SIMGPU_WORST_CASE"))
@@ -42,7 +43,7 @@ def _lengths(item) -> dict[str, int]:
     if hasattr(item, "keys") and hasattr(item, "items"):
         fields = dict(item.items())
     elif isinstance(item, (list, tuple)) and not all(isinstance(value, (int, float)) for value in item):
-        fields = dict(enumerate(item))
+        fields = {f"[{place}]": value for place, value in enumerate(item)}
     else:
         fields = {"": item}
     found = {str(name): _length(value) for name, value in fields.items()}
@@ -86,6 +87,10 @@ class _Lengths:
     def longest(self, field, indices=None) -> int:
         return max((self.of[index].get(field, 0) for index in (self.of if indices is None else indices)
                     if index in self.of), default=0)
+
+    def is_even(self) -> bool:
+        """Whether all items looked at are as long as each other."""
+        return all(lengths == next(iter(self.of.values())) for lengths in self.of.values())
 
     def total(self, index) -> int:
         return sum(self.of.get(index, {}).values())
@@ -135,6 +140,7 @@ class _Loader:
             self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it"
         self.worst = None  # batches of the longest items, in turn
         self.batches, self.drawn = 0, {}
+        self.missed = False  # some were drawn before anybody watched
         try:
             self.of_batches = len(loader)
         except TypeError:
@@ -182,10 +188,13 @@ class _Loader:
 
     def report(self) -> dict:
         fields = {}
-        if self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn):
+        even = self.lengths is not None and not self.why_not and self.lengths.is_even()
+        known = self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn)
+        if known and (even or not self.missed):
             fields = {field: {"seen": self.lengths.longest(field, self.drawn), "longest": self.lengths.longest(field)}
                       for field in self.lengths.fields}
         told = {"name": self.name, "batches": self.batches, "of_batches": self.of_batches, "lengths": fields,
+                "one_size": bool(fields) and even,
                 "looked_at": len(self.lengths.of) if self.lengths else 0,
                 "items": self.lengths.size if self.lengths else None,
                 "fed_longest": bool(self.worst), "why_not": self.why_not}
@@ -193,8 +202,11 @@ class _Loader:
 
     @staticmethod
     def text(told) -> str:
-        of = f" of {told['of_batches']:,}" if told["of_batches"] is not None else ""
-        text = f"{told['name']}: {told['batches']:,}{of} batches were fed"
+        of = told["of_batches"]
+        again = of is not None and told["batches"] > of
+        text = f"{told['name']}: {told['batches']:,}{'' if of is None or again else f' of {of:,}'} batches were fed"
+        if again:
+            text += f", of {of:,} an epoch"
         partly = told["items"] is not None and told["looked_at"] < told["items"]
         within = f" of the {told['looked_at']:,} items looked at, of {told['items']:,}," if partly else ""
         shorter = {field: one for field, one in told["lengths"].items() if one["seen"] < one["longest"]}
@@ -208,6 +220,8 @@ class _Loader:
             text += f"; the longest were not looked for: {told['why_not']}"
         elif shorter:
             text += f"; the longest{within} were not among them: {sizes(shorter, True)} (--worst-case feeds them)"
+        elif told["one_size"]:
+            text += f"; all items{within} are of one size"
         elif told["lengths"]:
             text += f", with the longest{within} among them ({sizes(told['lengths'], False)})"
         return text
@@ -218,7 +232,10 @@ class _WatchedSampler:
         self.sampler, self.loader, self.told = sampler, loader, told
 
     def __iter__(self):
-        for batch in self.sampler:
+        return self.goes_on(self.sampler)
+
+    def goes_on(self, batches):
+        for batch in batches:
             yield self.told.draw(batch, self.loader, self.sampler)
 
     def __len__(self):
@@ -230,13 +247,27 @@ _told = []  # in order
 
 
 @_quietly
-def _watch_loader(iterator, loader):
+def _watch_loader(iterator, loader, begun=False):
     told = _loaders.get(loader)
     if told is None:
         told = _loaders[loader] = _Loader(loader)
         _told.append(told)
-    iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told)
-    iterator._sampler_iter = iter(iterator._index_sampler)
+    sampler = iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told)
+    if begun:
+        told.batches, told.missed = max(iterator._num_yielded, getattr(iterator, "_send_idx", 0)), True
+        iterator._sampler_iter = sampler.goes_on(iterator._sampler_iter)
+    else:
+        iterator._sampler_iter = iter(sampler)
+
+
+def _watch_begun():
+    """Loaders that gave a first batch before a GPU was used: until then nobody watches."""
+    of_type = {kind: [one for one in gc.get_objects() if issubclass(type(one), kind)] for kind in (DataLoader, _BaseDataLoaderIter)}
+    for iterator in of_type[_BaseDataLoaderIter]:
+        for loader in of_type[DataLoader]:
+            if loader._index_sampler is iterator._index_sampler:
+                _watch_loader(iterator, loader, True)
+                break
 
 
 def _init(self, loader, *arguments, otherwise=_BaseDataLoaderIter.__init__, **words):
@@ -249,5 +280,6 @@ def _report():
     state["data"] = [told.report() for told in _told if told.batches]
 
 
+_quietly(_watch_begun)()
 _BaseDataLoaderIter.__init__ = _init
 at_end.append(_report)

@@ -439,6 +439,36 @@ def test_the_longest_items_are_fed(fits, tmp_path):
         assert "every third was of the longest items (source 512, target 128)" in said.text
 
 
+IMAGES = """
+import torch
+from torch.utils.data import DataLoader
+loader = DataLoader([(torch.rand(3, 8, 8), i % 3) for i in range(12)], batch_size=4)
+for epoch in range(3):
+    for image, label in loader:
+        image.cuda()
+"""
+
+
+def test_several_epochs_of_items_of_one_size_are_told_as_that(fits):
+    """ "9 of 3 batches were fed, with the longest among them (0 192)", it said once."""
+    said = fits(IMAGES, "--gpu", "1GiB")
+    assert "list: 9 batches were fed, of 3 an epoch; all items are of one size" in said.text
+    assert said.row["data"][0]["lengths"] == {"[0]": {"seen": 192, "longest": 192}}
+
+
+def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
+    """Nobody watched its first epoch, so that the longest items were not fed where there was only one."""
+    late = CORPUS.replace('x = torch.zeros(1000, device="cuda")\n', "").replace(
+        "    if len(seen) == 7", "    source.cuda()\n    if len(seen) == 7")
+    for workers in "0", "2":
+        said = fits(late, "--gpu", "1GiB", arguments=("shuffled", workers))
+        plain, _ = seen_by(tmp_path)
+        assert said.row["data"][0]["batches"] == (7 if workers == "0" else 11)  # that many were asked for ahead
+        said = fits(late, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
+        fed, _ = seen_by(tmp_path)
+        assert fed[0] == plain[0] and fed[1] == plain[1] and (512, 128) in fed
+
+
 def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path):
     fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("sequential", "0"))
     fed, _ = seen_by(tmp_path)

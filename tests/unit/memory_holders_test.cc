@@ -143,6 +143,19 @@ TEST(MemoryHolders, ALossOfAParameterDoesNotMakeItsCopiesLogits) {
   EXPECT_EQ(held(peak, Holder::loss), 0U);
 }
 
+// model.cuda().half(), and load_state_dict() of weights that were loaded to the device.
+TEST(MemoryHolders, WhatParametersWereMadeOfAreCopiesOfThem) {
+  Recorded run;
+  run.alloc(1000, 100).holds(1000, Holder::inputs);                        // float32, from the host
+  run.alloc(2000, 50).copied(2000, 1000).holds(2000, Holder::parameters);  // cast
+  run.alloc(3000, 20).holds(3000, Holder::inputs);                         // a batch
+  run.alloc(4000, 20).copied(4000, 3000);
+  const MemoryMoment peak = run.course().peak;
+  EXPECT_EQ(held(peak, Holder::parameters), 50U);
+  EXPECT_EQ(held(peak, Holder::parameter_copies), 100U);
+  EXPECT_EQ(held(peak, Holder::inputs), 20U);
+}
+
 TEST(MemoryHolders, DevicesAreApartAndStepsAreCounted) {
   Recorded run;
   run.alloc(1000, 100).step().alloc(9000, 70, 0, Holder::unknown, 2).step().alloc(2000, 100);

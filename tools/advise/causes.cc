@@ -198,7 +198,8 @@ void add_parameters(Causes& causes, Peak& peak) {
   add(causes, peak, "parameter_copies",
       facts.autocast.empty()
           ? "copies of parameters in another type or place"
-          : fmt::format("copies of parameters in {} that autocast keeps", facts.autocast),
+          : fmt::format("copies of parameters in another type or place, as autocast keeps in {}",
+                        facts.autocast),
       peak.take(Holder::parameter_copies));
 }
 
