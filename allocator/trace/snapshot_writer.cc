@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "allocator/base/error.h"
+#include "allocator/trace/going_back.h"
 #include "allocator/trace/layout.h"
 #include "allocator/trace/pickle_writer.h"
 
@@ -225,7 +226,31 @@ class SnapshotWriter {
     put_text("state", state);
   }
 
+  // The pieces of each event that the viewer could not undo at once, by its place.
+  static std::unordered_map<std::uint64_t, std::vector<GoingBack::Range>> pieces_of_maps(
+      const Trace& trace, const TraceLayout& layout) {
+    std::unordered_map<std::uint64_t, std::vector<GoingBack::Range>> pieces;
+    GoingBack back;
+    for (const TraceLayout::Segment& segment : layout.segments) {
+      back.add({segment.range.address, segment.range.bytes}, segment.range.stream);
+    }
+    for (std::uint64_t i = trace.events.size(); i-- > trace.initial_events;) {
+      const TraceEvent& event = trace.events[i];
+      const GoingBack::Range range{event.address, event.bytes};
+      if (event.kind == EventKind::segment_map || event.kind == EventKind::segment_alloc) {
+        auto parts = back.undo_map(range);
+        if (parts.size() > 1 && event.kind == EventKind::segment_map) pieces[i] = std::move(parts);
+      } else if (event.kind == EventKind::segment_unmap) {
+        back.undo_unmap(range, event.stream);
+      } else if (event.kind == EventKind::segment_free) {
+        back.add(range, event.stream);
+      }
+    }
+    return pieces;
+  }
+
   void put_events(const Trace& trace, const TraceLayout& layout) {
+    const auto pieces = pieces_of_maps(trace, layout);
     auto added = layout.added.begin();
     const auto put_those = [&](std::uint64_t at, EventKind kind) {
       while (added != layout.added.end() && added->at == at && added->event.kind == kind) {
@@ -250,7 +275,14 @@ class SnapshotWriter {
         if (event.kind == EventKind::free && !announced[event.block]) {
           put_event(trace, event, "free_requested", address, true);
         }
-        put_event(trace, event, "", address, false);
+        if (const auto found = pieces.find(i); found != pieces.end()) {
+          for (const GoingBack::Range& piece : found->second) {
+            event.bytes = piece.bytes;
+            put_event(trace, event, "", piece.address, false);
+          }
+        } else {
+          put_event(trace, event, "", address, false);
+        }
       }
       put_those(i, EventKind::segment_free);
     }

@@ -2,12 +2,14 @@
 import importlib.metadata
 import importlib.util
 import pathlib
+import pickle
 import re
 import subprocess
 
 import pytest
 
 from conftest import GAPLESS, PACKAGE, ROOT
+from viewer import cannot_be_drawn
 
 NEWER = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 13)
 
@@ -84,6 +86,40 @@ def test_profiler_hears_of_memory(simulate, gapless):
     assert result.values()["bytes"] == str([-4 << 20, 4 << 20])
 
 
+def test_pytorchs_viewer_can_go_back_through_a_history(simulate, tmp_path):
+    """What one event had mapped was later of several segments, by pool or stream, and the viewer ended with an error."""
+    simulate(f"""
+        import torch, gapless
+        gapless.install()
+        torch.cuda.memory._record_memory_history()
+        side = torch.cuda.Stream()
+        pool = torch.cuda.MemPool()
+        kept = []
+        for step in range(12):
+            blocks = [torch.empty((3 + step * i % 7) << 20, dtype=torch.uint8, device="cuda") for i in range(8)]
+            with torch.cuda.stream(side):
+                kept.append(torch.empty((step % 5 + 1) << 19, dtype=torch.uint8, device="cuda"))
+            with torch.cuda.use_mem_pool(pool):
+                in_pool = torch.empty((1 + step % 3) << 21, dtype=torch.uint8, device="cuda")
+            del blocks[::2]
+            window = torch.empty((9 + step) << 20, dtype=torch.uint8, device="cuda")
+            window.record_stream(side)
+            if step % 3 == 2:
+                del kept[:2], in_pool
+                torch.cuda.empty_cache()
+        torch.cuda.memory._dump_snapshot({str(tmp_path / "run.pickle")!r})
+        """, PYTHONPATH=str(PACKAGE))
+    snapshot = pickle.loads((tmp_path / "run.pickle").read_bytes())
+    assert {event["stream"] for event in snapshot["device_traces"][0]} > {0}
+    assert len({segment["segment_pool_id"] for segment in snapshot["segments"]}) == 2
+    assert cannot_be_drawn(snapshot) == []
+    # The same of a recording that was written as a snapshot.
+    convert = [str(GAPLESS), "convert"]
+    subprocess.run([*convert, "run.pickle"], cwd=tmp_path, check=True)
+    subprocess.run([*convert, "run.gtrace", "-o", "again.pickle"], cwd=tmp_path, check=True)
+    assert cannot_be_drawn(pickle.loads((tmp_path / "again.pickle").read_bytes())) == []
+
+
 def test_snapshots_open_in_memory_viz(simulate, tmp_path):
     result = simulate(f"""
         import gapless, pickle, torch
@@ -101,10 +137,6 @@ def test_snapshots_open_in_memory_viz(simulate, tmp_path):
         total = sum(s["total_size"] for s in snapshot["segments"])
         print("adds up:", total == torch.cuda.memory_reserved())
         print("tiles:", all(sum(b["size"] for b in s["blocks"]) == s["total_size"] for s in snapshot["segments"]))
-        # Undone backwards, every block lies in memory that is mapped at that time.
-        mapped = {{}}
-        for segment in snapshot["segments"]:
-            mapped[segment["address"]] = segment["total_size"]
         actions = [e["action"] for e in events[0]]
         print("events:", {{"alloc", "free_requested", "free_completed", "segment_map", "segment_unmap"}} <= set(actions))
         print("trace:", len(viz.trace(snapshot)) > 1000)
@@ -120,6 +152,7 @@ def test_snapshots_open_in_memory_viz(simulate, tmp_path):
         print("compared:", "only_before" in viz.compare(snapshot["segments"], snapshot["segments"][1:], lambda text: text))
         """, PYTHONPATH=str(PACKAGE))
     values = result.values()
+    assert cannot_be_drawn(pickle.loads((tmp_path / "run.pickle").read_bytes())) == []
     assert values["plots"] == "True True"
     assert {name for name, value in values.items() if value == "False"} == set()
 

@@ -101,8 +101,12 @@ torch_cuda::SnapshotInfo TorchAllocator::snapshot(MempoolId_t pool, bool include
              static_cast<std::uint64_t>(report.statistics.active_bytes.all.current), 0, {},
              nullptr);
     }
-    for (auto& segment : segments_of(
-             report, [&](const void* block) { return history_->context_of(device, block); })) {
+    auto segments =
+        segments_of(report, [&](const void* block) { return history_->context_of(device, block); });
+    if (const auto at = static_cast<std::size_t>(device); at < info.device_traces.size()) {
+      split_for_viewer(info.device_traces[at], segments);
+    }
+    for (auto& segment : segments) {
       if (all || segment.owner_private_pool_id == pool) info.segments.push_back(std::move(segment));
     }
   }

@@ -1,6 +1,9 @@
 #include "torch_plugin/adapter/snapshot.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "allocator/trace/going_back.h"
 
 namespace gapless::torch_plugin {
 namespace {
@@ -56,7 +59,6 @@ std::vector<torch_cuda::SegmentInfo> segments_of(
     }
     before = &piece;
     torch_cuda::SegmentInfo& segment = segments.back();
-    if (segment.stream == nullptr) segment.stream = pointer_of(piece.stream);
     segment.total_size += piece.bytes;
     torch_cuda::BlockInfo block;
     block.size = piece.bytes;
@@ -72,6 +74,33 @@ std::vector<torch_cuda::SegmentInfo> segments_of(
     segment.blocks.push_back(std::move(block));
   }
   return segments;
+}
+
+void split_for_viewer(std::vector<TraceEntry>& entries,
+                      const std::vector<torch_cuda::SegmentInfo>& segments) {
+  GoingBack back;
+  const auto number = [](const void* stream) { return reinterpret_cast<std::uint64_t>(stream); };
+  for (const torch_cuda::SegmentInfo& segment : segments) {
+    back.add({segment.address, segment.total_size}, number(segment.stream));
+  }
+  std::vector<TraceEntry> backwards;
+  backwards.reserve(entries.size());
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const GoingBack::Range range{entry->addr_, entry->size_};
+    if (entry->action_ == TraceEntry::SEGMENT_UNMAP) back.undo_unmap(range, number(entry->stream_));
+    if (entry->action_ != TraceEntry::SEGMENT_MAP) {
+      backwards.push_back(std::move(*entry));
+      continue;
+    }
+    const auto pieces = back.undo_map(range);
+    for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+      backwards.push_back(*entry);
+      backwards.back().addr_ = piece->address;
+      backwards.back().size_ = piece->bytes;
+    }
+  }
+  entries.assign(std::make_move_iterator(backwards.rbegin()),
+                 std::make_move_iterator(backwards.rend()));
 }
 
 }  // namespace gapless::torch_plugin
