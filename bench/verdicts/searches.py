@@ -63,6 +63,12 @@ PROGRAM_OF = {
     "qwen_zero": Program("deepspeed, ZeRO-2", 4608, "1:16", [
         *TORCHRUN, str(EXAMPLES / "qwen_zero.py"), "--stage", "2", "--layers", "8", "--vocabulary", "32000", "--tokens", "512",
         "--steps", "3", "--batch", "{}"]),
+    "chatlm_t5": Program("transformers, accelerate", 20050, "16:64:8", [
+        str(EXAMPLES / "chatlm_t5.py"), "--steps", "12", "--batch", "{}"]),
+    "qwen_qlora": Program("peft, bitsandbytes", 16384, "1:6", [
+        str(EXAMPLES / "qwen_qlora.py"), "--rank", "32", "--tokens", "1024", "--batch", "{}"]),
+    "gpt2_recommender": Program("transformers, DataParallel", 8192, "32:256:32", [
+        str(EXAMPLES / "gpt2_recommender.py"), "--batch", "{}"]),
 }
 
 

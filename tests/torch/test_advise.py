@@ -89,6 +89,41 @@ def test_logits_are_named_and_smaller_batches_tried(advise):
         (one["lost"] for one in said.told["remedies"]), key=["nothing", "time", "quality"].index)
 
 
+# Of what a forward pass makes a part does not shrink with the batch, which no estimate knows.
+HALF_FIXED = """
+import argparse, torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=16)
+parser.add_argument("--accumulation-steps", type=int, default=1)
+options = parser.parse_args()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+    def forward(self, x):
+        fixed = torch.zeros(160 << 18, device="cuda")
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x + fixed[0]
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    model(torch.zeros(options.batch_size, 4096, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_batch_that_is_not_enough_is_halved_again(advise):
+    said = advise(HALF_FIXED, "--gpu", "376MiB", "--try", "batch")
+    batch = said.remedy("batch")
+    assert batch["tried"]["fits"] is True and "--batch-size 16 -> 2; --accumulation-steps 1 -> 8" in batch["how"]
+    assert [(one["what"].split(",")[0], one["verdict"]) for one in batch["tried_before"]] == [
+        ("batches of 8 in place of 16", "no"), ("batches of 4 in place of 16", "no")]
+    assert "tried before: batches of 8 in place of 16" in said.text
+
+
 def test_files_are_changed_in_copies(advise, tmp_path):
     config = tmp_path / "args.json"
     config.write_text('{"per_device_train_batch_size": 16}')

@@ -107,6 +107,9 @@ std::string remedies_text(const Advice& advice, bool colour, std::size_t columns
     } else if (!remedy.trial && !remedy.change && !remedy.why_not.empty()) {
       words += "; not tried: " + remedy.why_not;
     }
+    for (const auto& [what, verdict] : remedy.tried_before) {
+      words += fmt::format("; tried before: {}: {}", what, verdict);
+    }
     if (remedy.estimate && !(remedy.trial && remedy.trial->fits == true))
       words += "; estimated: " + remedy.estimate->how;
     text += item(words, columns);
@@ -144,6 +147,10 @@ json json_of(const Trial& trial) {
 }
 
 json json_of(const Remedy& remedy) {
+  json before = json::array();
+  for (const auto& [what, verdict] : remedy.tried_before) {
+    before.push_back({{"what", what}, {"verdict", verdict}});
+  }
   json estimate;
   if (remedy.estimate) {
     estimate = {{"peak_allocated_bytes", remedy.estimate->allocated_bytes},
@@ -158,7 +165,8 @@ json json_of(const Remedy& remedy) {
           {"estimate", estimate},
           {"can_be_tried", static_cast<bool>(remedy.change)},
           {"why_not", text_or_null(remedy.why_not)},
-          {"tried", remedy.trial ? json_of(*remedy.trial) : json()}};
+          {"tried", remedy.trial ? json_of(*remedy.trial) : json()},
+          {"tried_before", before}};
 }
 
 }  // namespace

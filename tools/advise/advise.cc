@@ -150,15 +150,8 @@ class Adviser {
     bool enough = false;
     for (Remedy& remedy : advice_.remedies) {
       if (!remedy.change || !wanted(remedy)) continue;
-      Attempt attempt = as_it_is();
-      remedy.change(attempt);
-      keep_files(remedy.id, attempt);
-      FitsRun run = run_once(attempt, options_.gpus, remedy.what, false);
-      remedy.trial = trial_of(run, was_changed(run, remedy));
+      if (try_until_enough(remedy)) return;
       enough = enough || remedy.trial->fits == true;
-      const bool end = stopped(run);
-      if (remedy.id == "allocator") advice_.runs.push_back(std::move(run));
-      if (end) return;
     }
     for (const Remedy& remedy : advice_.remedies) {
       if (!remedy.change || remedy.trial) continue;
@@ -167,6 +160,26 @@ class Adviser {
       keep_files(remedy.id, attempt);
     }
     if (!enough && advice_.runs.front().fits() == false) try_together();
+  }
+
+  // Tries it, and more of it where it dies for want of memory. Whether the user ended that.
+  bool try_until_enough(Remedy& remedy) {
+    std::vector<Remedy> more = std::move(remedy.more);
+    for (auto next = more.begin();; ++next) {
+      Attempt attempt = as_it_is();
+      remedy.change(attempt);
+      FitsRun run = run_once(attempt, options_.gpus, remedy.what, false);
+      remedy.trial = trial_of(run, was_changed(run, remedy));
+      const bool end = stopped(run);
+      if (remedy.id == "allocator") advice_.runs.push_back(std::move(run));
+      if (end || remedy.trial->fits != false || next == more.end()) {
+        keep_files(remedy.id, attempt);
+        return end;
+      }
+      next->tried_before = std::move(remedy.tried_before);
+      next->tried_before.emplace_back(remedy.what, remedy.trial->verdict);
+      remedy = std::move(*next);
+    }
   }
 
   // Those that were tried and are not enough by themselves, one more each time.

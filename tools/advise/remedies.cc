@@ -208,29 +208,41 @@ class Maker {
       parts *= 2;
     }
     if (known % parts != 0) parts = known;
-    const std::uint64_t left = peak_with_batch(1.0 / double(parts));
-    if (!is_worth(left)) return;
+    if (!is_worth(peak_with_batch(1.0 / double(parts)))) return;
+    Remedy remedy = batch_in(parts, known, place);
+    while (remedy.change && parts < known) {
+      parts = known % (parts * 2) == 0 ? parts * 2 : known;
+      remedy.more.push_back(batch_in(parts, known, place));
+    }
+    made_.push_back(std::move(remedy));
+  }
+
+  // `known`: how large batches are; 0: not known.
+  [[nodiscard]] Remedy batch_in(std::uint64_t parts, std::uint64_t known,
+                                const std::optional<SettingPlace>& place) const {
     const std::string smaller =
         known == 0 ? fmt::format("1/{} of it", parts) : with_commas(known / parts);
-    Remedy& remedy =
-        add("batch",
-            fmt::format("batches of {}{}, {} times as many accumulated", smaller,
-                        known == 0 ? "" : fmt::format(" in place of {}", known), parts),
-            Lost::time, "smaller kernels",
-            "the same effective batch: more steps of gradient accumulation");
-    remedy.estimate = {left, false,
+    Remedy remedy;
+    remedy.id = "batch";
+    remedy.what =
+        fmt::format("batches of {}{}, {} times as many accumulated", smaller,
+                    known == 0 ? "" : fmt::format(" in place of {}", with_commas(known)), parts);
+    remedy.lost = Lost::time;
+    remedy.loses = "smaller kernels";
+    remedy.how = "the same effective batch: more steps of gradient accumulation";
+    remedy.estimate = {peak_with_batch(1.0 / double(parts)), false,
                        "activations, logits, inputs and what the backward pass makes are taken for "
                        "proportional to the batch"};
     if (!place || !place->value.is_number()) {
       remedy.why_not = "no option and no file of the command is known to set it";
-      return;
+      return remedy;
     }
     by_setting(remedy, Role::batch, std::to_string(known / parts));
     const auto accumulation = settings_.find(Role::accumulation);
     if (!accumulation || !accumulation->value.is_number()) {
       remedy.how +=
           "; and accumulate gradients of " + std::to_string(parts) + " times as many batches";
-      return;
+      return remedy;
     }
     const std::string value = std::to_string(number(accumulation->value) * parts);
     remedy.how += "; " + settings_.text(*accumulation, value);
@@ -238,6 +250,7 @@ class Maker {
       first(attempt);
       set(attempt, place_of, value);
     };
+    return remedy;
   }
 
   void checkpointing() {
@@ -425,23 +438,38 @@ class Maker {
                                                                   : 0;
     if (known < 2) return;
     std::uint64_t parts = 2;
-    while (known / (parts * 2) >= 64 && peak_with_batch(1.0 / double(parts)) > usable_) parts *= 2;
-    const std::uint64_t left = peak_with_batch(1.0 / double(parts));
-    if (!is_worth(left)) return;
-    Remedy& remedy =
-        add("length",
-            fmt::format("at most {} tokens in place of {}", with_commas(known / parts),
-                        with_commas(known)),
-            Lost::quality, "what is longer is cut", "cut or pack inputs to that length");
+    constexpr std::uint64_t kLeastLength = 64;
+    while (known / (parts * 2) >= kLeastLength && peak_with_batch(1.0 / double(parts)) > usable_) {
+      parts *= 2;
+    }
+    if (!is_worth(peak_with_batch(1.0 / double(parts)))) return;
+    Remedy remedy = length_in(parts, known, place);
+    while (remedy.change && known / (parts * 2) >= kLeastLength) {
+      parts *= 2;
+      remedy.more.push_back(length_in(parts, known, place));
+    }
+    made_.push_back(std::move(remedy));
+  }
+
+  [[nodiscard]] Remedy length_in(std::uint64_t parts, std::uint64_t known,
+                                 const std::optional<SettingPlace>& place) const {
+    Remedy remedy;
+    remedy.id = "length";
+    remedy.what = fmt::format("at most {} tokens in place of {}", with_commas(known / parts),
+                              with_commas(known));
+    remedy.lost = Lost::quality;
+    remedy.loses = "what is longer is cut";
+    remedy.how = "cut or pack inputs to that length";
     remedy.estimate = {
-        left, false,
+        peak_with_batch(1.0 / double(parts)), false,
         "activations, logits, inputs and what the backward pass makes are taken for "
         "proportional to the length (attention without a fused kernel takes its square)"};
     if (!place || !place->value.is_number()) {
       remedy.why_not = "no option and no file of the command is known to set it";
-      return;
+      return remedy;
     }
     by_setting(remedy, Role::length, std::to_string(known / parts));
+    return remedy;
   }
 
   void lora() {

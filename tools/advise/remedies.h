@@ -55,6 +55,10 @@ struct Remedy {
   std::string hook;
   std::optional<std::pair<std::string, std::string>> option;
   std::optional<Trial> trial;
+  /// More of the same, to be tried in this order where it is not enough: half of the batch again.
+  std::vector<Remedy> more;
+  /// Of which it is, and that were not: what each was and its verdict.
+  std::vector<std::pair<std::string, std::string>> tried_before;
 };
 
 class Settings;
