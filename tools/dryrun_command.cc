@@ -37,7 +37,8 @@ struct DryrunArguments {
   ProgramOptions program;
 };
 
-void check(const DryrunArguments& arguments) {
+void check(DryrunArguments& arguments) {
+  spell_out(arguments.allocators);
   check(arguments.gpus, arguments.allocators);
   check_json_file(arguments.program);
   check_writable(arguments.record, "--record");
@@ -67,7 +68,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   return outcome;
 }
 
-int run(const DryrunArguments& arguments) {
+int run(DryrunArguments& arguments) {
   check(arguments);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   json rows = json::array();
@@ -140,10 +141,11 @@ void add_dryrun(CLI::App& app, int& status) {
       ->add_option(
           "-a,--allocator", arguments->allocators,
           "gapless, or one of PyTorch's: native, expandable (segments), async (a model of "
-          "cudaMallocAsync); or several, separated by commas: the program is run with each")
+          "cudaMallocAsync); or several, separated by commas; all: gapless, native, expandable. "
+          "The program is run with each")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember(simulated_allocators()));
+      ->check(CLI::IsMember(allocator_words()));
   command->add_option(
       "--record", arguments->record,
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "

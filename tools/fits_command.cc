@@ -44,11 +44,8 @@ struct FitsArguments {
 };
 
 void check(FitsArguments& arguments) {
-  auto& asked = arguments.allocators;
-  if (std::find(asked.begin(), asked.end(), "all") != asked.end()) {
-    asked = {"gapless", "native", "expandable"};
-  }
-  check(arguments.gpus, asked);
+  spell_out(arguments.allocators);
+  check(arguments.gpus, arguments.allocators);
   check_json_file(arguments.program);
   check_writable(arguments.picture, "--picture");
   const std::string ending = fs::path(arguments.picture).extension();
@@ -144,8 +141,6 @@ void add_fits(CLI::App& app, int& status) {
       "not, "
       "or nobody knows of a program that ended well or was stopped; 2 bad input; else the "
       "program's own.");
-  std::vector<std::string> names = simulated_allocators();
-  names.emplace_back("all");
   command
       ->add_option("-a,--allocator", arguments->allocators,
                    "gapless, or one of PyTorch's: native, expandable (segments), async (a model of "
@@ -153,7 +148,7 @@ void add_fits(CLI::App& app, int& status) {
                    "expandable. The program is run with each")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember(names));
+      ->check(CLI::IsMember(allocator_words()));
   command->add_flag("--worst-case", arguments->worst_case,
                     "Feed the longest items that the data has, every third batch, where a "
                     "DataLoader has them at hand; it is said where not");

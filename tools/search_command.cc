@@ -35,8 +35,9 @@ struct SearchArguments {
   ProgramOptions program;
 };
 
-void check(const SearchArguments& arguments) {
-  const SearchOptions& options = arguments.options;
+void check(SearchArguments& arguments) {
+  SearchOptions& options = arguments.options;
+  spell_out(options.allocators);
   check(options.gpus, options.allocators);
   const auto& asked = options.allocators;
   for (auto each = asked.begin(); each != asked.end(); ++each) {
@@ -52,7 +53,7 @@ void check(const SearchArguments& arguments) {
   check_writable(options.resume, "--resume");
 }
 
-int run(const SearchArguments& arguments) {
+int run(SearchArguments& arguments) {
   check(arguments);
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
@@ -126,10 +127,10 @@ void add_search(CLI::App& app, int& status) {
   command
       ->add_option("-a,--allocator", options.allocators,
                    "gapless, native, expandable, async (as gapless dryrun has them), separated by "
-                   "commas")
+                   "commas; all: gapless, native, expandable")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::IsMember({"gapless", "native", "expandable", "async"}))
+      ->check(CLI::IsMember(allocator_words()))
       ->option_text("NAME,... [native,expandable,gapless]");
   command->add_option("-j,--jobs", options.jobs,
                       "Probes at a time; where not given, as many as there are processors and "

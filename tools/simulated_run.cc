@@ -49,6 +49,18 @@ std::vector<std::string> simulated_allocators() {
   return {"gapless", "native", "expandable", "async"};
 }
 
+std::vector<std::string> allocator_words() {
+  std::vector<std::string> words = simulated_allocators();
+  words.emplace_back("all");
+  return words;
+}
+
+void spell_out(std::vector<std::string>& allocators) {
+  if (std::find(allocators.begin(), allocators.end(), "all") != allocators.end()) {
+    allocators = {"gapless", "native", "expandable"};
+  }
+}
+
 void check(const SimulatedGpus& gpus, const std::vector<std::string>& allocators) {
   std::optional<std::uint64_t> context;
   if (!gpus.context.empty()) context = bytes_of(gpus.context, "--context");

@@ -29,6 +29,10 @@ struct SimulatedGpus {
 
 /// "gapless", "native", "expandable", "async"
 std::vector<std::string> simulated_allocators();
+/// What an option takes that names several: those, or "all".
+std::vector<std::string> allocator_words();
+/// "all" becomes what it stands for: gapless, native, expandable.
+void spell_out(std::vector<std::string>& allocators);
 
 /// Throws InputError, naming the option, for GPUs that there cannot be, and for wrong options of
 /// gapless where it is among the allocators.

@@ -110,6 +110,19 @@ TEST_F(Lending, TheLimitCountsAsTheDeviceDoes) {
   EXPECT_EQ(try_alloc(8 * MiB), Status::ok);
 }
 
+TEST_F(Lending, TheLimitKeepsWhatIsOwedWithoutVirtualMemoryToo) {
+  start({.settings = "limit:16MiB", .has_vmm = false});
+  fill_and_free();
+  const DeviceAddress beside = alloc(8 * MiB);
+  EXPECT_EQ(reserved(), 8 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
+  EXPECT_EQ(try_alloc(2 * MiB), Status::out_of_memory);
+  const DeviceAddress again = alloc_in(kLendingPool, 8 * MiB);
+  free(again);
+  free(beside);
+  release_all(kLendingPool);
+}
+
 TEST_F(Lending, WhatWasLentIsOwedAfterATrimToo) {
   start({.capacity = 16 * MiB});
   fill_and_free();
