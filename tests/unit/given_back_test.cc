@@ -23,6 +23,28 @@ class GivenBack : public testing::OnDevice {
   }
 };
 
+// A window that needs two new pages: they are there when the driver refuses to map it.
+TEST_F(GivenBack, ThePagesOfAWindowThatFailed) {
+  start();
+  const std::vector<DeviceAddress> kept = comb(8);
+  ASSERT_EQ(reserved(), 16 * MiB);
+  std::uint64_t mapped_before = 0;
+  for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+    faults->fail({.kind = DriverCall::mem_map, .nth = nth, .persistent = true});
+    DeviceAddress none = 0;
+    ASSERT_EQ(allocator->alloc(12 * MiB, 0, none), Status::driver_error);
+    allocator->validate();
+    faults->heal();
+    EXPECT_EQ(reserved(), 16 * MiB) << "mem_map " << nth;
+    mapped_before += calls(DriverCall::mem_create) > 8 ? 1 : 0;
+  }
+  EXPECT_GT(mapped_before, 0U);  // pages did come
+  const DeviceAddress window = alloc(12 * MiB);
+  EXPECT_EQ(reserved(), 20 * MiB);
+  free(window);
+  for (const DeviceAddress address : kept) free(address);
+}
+
 // It was pinned: the graph wrote there each time it ran.
 TEST_F(GivenBack, TheWindowsOfAGraphThatIsGone) {
   constexpr PoolId kGraph{1, 0};

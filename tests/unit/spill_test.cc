@@ -64,6 +64,35 @@ TEST_F(Spill, ARepeatingProgramFindsItAgainUntilItIsIdle) {
   free(again);
 }
 
+// To give it back the host waits for the device, which ends a capture with an error.
+TEST_F(Spill, IsNotGivenBackWhileAGraphIsCaptured) {
+  constexpr PoolId kGraph{1, 0};
+  start({.capacity = 16 * MiB, .settings = "spill:8MiB", .host_bytes = 64 * MiB});
+  const DeviceAddress a = alloc(12 * MiB);
+  free(alloc(6 * MiB));
+  free(a);
+  gpu->device_synchronize(0);
+  begin(kGraph, {third});
+  gpu->begin_capture(0, third);
+  const DeviceAddress captured = alloc(MiB, third);
+  const std::uint64_t waits = calls(DriverCall::device_synchronize);
+  const auto go_on = [&] {
+    for (int step = 0; step < 100; ++step) {
+      free(alloc((5 + step % 7) * MiB));
+      free(alloc((5 + step % 5) * MiB + 4096, side));
+    }
+  };
+  go_on();
+  EXPECT_EQ(calls(DriverCall::device_synchronize), waits);
+  EXPECT_EQ(gpu->used_host_bytes(0), 2 * MiB);
+  gpu->end_capture(third);
+  end(kGraph);
+  go_on();
+  EXPECT_EQ(gpu->used_host_bytes(0), 0U);
+  free(captured);
+  release(kGraph);
+}
+
 TEST_F(Spill, OnlyWhereTheDeviceMapsHostMemory) {
   start({.capacity = 8 * MiB, .settings = "spill:8MiB"});
   EXPECT_EQ(allocator->spill().limit_bytes, 0U);
