@@ -8,7 +8,6 @@ So the longest come first, and after others (an allocator whose cache is in piec
 before). Where the loader's order is fixed, the longest of its own batches is fed. What cannot be done is told: nobody
 knows what comes out of an IterableDataset.
 """
-import gc
 import itertools
 import os
 import random
@@ -262,9 +261,9 @@ def _watch_loader(iterator, loader, begun=False):
 
 def _watch_begun():
     """Loaders that gave a first batch before a GPU was used: until then nobody watches."""
-    of_type = {kind: [one for one in gc.get_objects() if issubclass(type(one), kind)] for kind in (DataLoader, _BaseDataLoaderIter)}
-    for iterator in of_type[_BaseDataLoaderIter]:
-        for loader in of_type[DataLoader]:
+    loaders, iterators = _alive(DataLoader, _BaseDataLoaderIter)
+    for iterator in iterators:
+        for loader in loaders:
             if loader._index_sampler is iterator._index_sampler:
                 _watch_loader(iterator, loader, True)
                 break

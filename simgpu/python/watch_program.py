@@ -8,7 +8,6 @@ All of it is read from objects that are there; where there are none (a program w
 reference to a tensor is kept.
 """
 import argparse
-import gc
 import os
 import sys
 import threading
@@ -137,11 +136,11 @@ def _of_parser(parser, values) -> list:
 
 def _arguments() -> list:
     """Of the parsers that are still there, with the values that were parsed: the last that has them."""
-    things = gc.get_objects()
-    parsers = [thing for thing in things if isinstance(thing, argparse.ArgumentParser) and len(thing._actions) > 1]
-    spaces = [thing for thing in things if isinstance(thing, argparse.Namespace)]
+    parsers, spaces = _alive(argparse.ArgumentParser, argparse.Namespace)
     told = []
     for parser in parsers:
+        if len(parser._actions) < 2:
+            continue
         wanted = {action.dest for action in parser._actions if action.option_strings and action.dest != "help"}
         space = next((space for space in reversed(spaces) if wanted <= set(vars(space))), None)
         if space is not None:

@@ -11,6 +11,7 @@ It never fails the program it watches.
 """
 import atexit
 import ctypes
+import gc
 import json
 import os
 import re
@@ -116,6 +117,16 @@ def _quietly(function):
             print(f"gapless dryrun: {function.__name__}: {error!r}", file=sys.stderr)
             return None
     return wrapped
+
+
+def _alive(*kinds) -> list[list]:
+    """Of each kind the objects there are. An object is not asked for its class: some warn when they are."""
+    found = [[] for _ in kinds]
+    for thing in gc.get_objects():
+        for kind, things in zip(kinds, found):
+            if issubclass(type(thing), kind):
+                things.append(thing)
+    return found
 
 
 @_quietly

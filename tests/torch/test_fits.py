@@ -439,6 +439,13 @@ def test_the_longest_items_are_fed(fits, tmp_path):
         assert "every third was of the longest items (source 512, target 128)" in said.text
 
 
+def test_nothing_is_printed_that_the_program_does_not_print(fits):
+    """torch.distributed.reduce_op warns whoever asks it for its class, and the warning named our files."""
+    said = fits("import torch, torch.distributed\ntorch.zeros(9).cuda()\nprint('all')", "--gpu", "1GiB", "--show-output")
+    assert "all" in said.out + said.err
+    assert "Warning" not in said.out + said.err and "watch_" not in said.out + said.err
+
+
 IMAGES = """
 import torch
 from torch.utils.data import DataLoader
