@@ -47,6 +47,22 @@ TEST_F(AtAddress, FreedMemoryIsHadAgainWhereItWas) {
   release({0, 1});
 }
 
+TEST_F(AtAddress, NotInAPoolThatSleeps) {
+  start();
+  begin({0, 1});
+  const DeviceAddress kept = alloc(4 * MiB);
+  const DeviceAddress freed = alloc(2 * MiB);
+  free(freed);
+  EXPECT_EQ(allocator->sleep_pool({0, 1}, false), Status::ok);
+  EXPECT_EQ(allocator->alloc_at(MiB, 0, freed), Status::invalid_argument);
+  EXPECT_EQ(allocator->wake_pool({0, 1}), Status::ok);
+  EXPECT_EQ(allocator->alloc_at(MiB, 0, freed), Status::ok);
+  end({0, 1});
+  free(freed);
+  free(kept);
+  release({0, 1});
+}
+
 TEST_F(AtAddress, WhileAGraphIsCaptured) {
   start();
   begin({1, 0}, {side});

@@ -21,7 +21,47 @@ class GivenBack : public testing::OnDevice {
     gpu->device_synchronize(0);
     return kept;
   }
+  // Windows come and are retired, while long kernels use them; nothing lives afterwards.
+  void churn(int count) {
+    std::vector<DeviceAddress> live;
+    for (int i = 0; i < count; ++i) {
+      live.push_back(alloc(MiB + draw() % (7 * MiB), 0, 10000000));
+      if (live.size() < 8) continue;
+      const std::size_t leaving = draw() % live.size();
+      free(std::exchange(live[leaving], live.back()));
+      live.pop_back();
+    }
+    for (const DeviceAddress address : live) free(address);
+  }
+
+  std::minstd_rand draw{7};
 };
+
+TEST_F(GivenBack, RetiredWindowsByATrim) {
+  start({.settings = "window_factor:1,window_floor:0"});
+  churn(60);
+  ASSERT_GT(allocator->report().windows, 0U);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(allocator->report().windows, 0U);
+  EXPECT_EQ(reserved(), 0U);
+}
+
+// It waits to be unmapped still: whoever unmaps it beside that leaves a number that another window
+// has afterwards.
+TEST_F(GivenBack, ARetiredWindowThatTheDriverKept) {
+  start({.settings = "window_factor:1,window_floor:0"});
+  for (std::uint64_t nth = 1; nth <= 6; ++nth) {
+    SCOPED_TRACE(nth);
+    churn(60);
+    faults->fail({.kind = DriverCall::mem_unmap, .nth = nth});
+    (void)allocator->trim();
+    faults->heal();
+    gpu->advance(1000000000);
+    churn(60);
+    EXPECT_EQ(allocator->trim(), Status::ok);
+    EXPECT_EQ(allocator->report().windows, 0U);
+  }
+}
 
 // A window that needs two new pages: they are there when the driver refuses to map it.
 TEST_F(GivenBack, ThePagesOfAWindowThatFailed) {
