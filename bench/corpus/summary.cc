@@ -154,7 +154,7 @@ std::optional<Spread> kept_spread(const json& kept, const Table& table,
 }
 
 std::string with_difference(double now, std::optional<double> before, int digits) {
-  const std::string text = fmt::format("{:.{}f}", now, digits);
+  std::string text = fmt::format("{:.{}f}", now, digits);
   if (!before || fmt::format("{:.{}f}", *before, digits) == text) return text;
   return text + fmt::format(" ({:+.{}f})", now - *before, digits);
 }
