@@ -295,7 +295,6 @@ class Maker {
           case Holder::gradients:
             return gradients;
           case Holder::optimizer_states:
-            return states;
           case Holder::optimizer_step:
             return states;
           default:
