@@ -379,9 +379,9 @@ class App {
     if (this.colourChoice.selectedOptions[0].disabled) this.colourChoice.value = this.colouring = 'size';
   }
 
-  // Whether something is still to be drawn.
+  // Whether something is still to be drawn, or to be drawn in full.
   get busy() {
-    return this.pending || this.panes.some(({blocks}) => blocks.job !== null);
+    return this.pending || this.panes.some(({blocks}) => blocks.job !== null || blocks.done?.moving);
   }
 
   get timed() {
