@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -86,6 +88,20 @@ class OnDevice : public ::testing::Test {
     EXPECT_EQ(allocator->free(address), Status::ok);
     allocator->validate();
   }
+  /// So many blocks of random sizes, of which eight stay, and long kernels that use them: where
+  /// few windows may be mapped they come and are retired.
+  void churn(int count) {
+    for (int i = 0; i < count; ++i) {
+      churned.push_back(alloc(MiB + draw() % (7 * MiB), 0, 10'000'000));
+      if (churned.size() < 8) continue;
+      const std::size_t leaving = draw() % churned.size();
+      free(std::exchange(churned[leaving], churned.back()));
+      churned.pop_back();
+    }
+  }
+  void end_churn() {
+    for (const DeviceAddress address : std::exchange(churned, {})) free(address);
+  }
   /// Requests of these streams (none: of all) go to the pool.
   void begin(PoolId id, std::vector<StreamHandle> streams = {}) {
     const auto filter = [streams](StreamHandle stream) {
@@ -107,6 +123,8 @@ class OnDevice : public ::testing::Test {
   std::unique_ptr<DeviceAllocator> allocator;
   StreamHandle side = 0;
   StreamHandle third = 0;
+  std::vector<DeviceAddress> churned;
+  std::minstd_rand draw{7};
 };
 
 }  // namespace gapless::testing

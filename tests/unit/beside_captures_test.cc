@@ -3,9 +3,6 @@
 //
 //   side, capturing   frees 16 MiB in the capture     no event can say when that is done
 //   stream 0          asks for 14 MiB                 other free memory, or new memory
-#include <random>
-#include <utility>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -156,17 +153,6 @@ TEST_F(BesideCaptures, AndInOneThatSharesNoPage) {
 // Windows that were retired before are unmapped another time: nothing is asked and nobody waits.
 TEST_F(BesideCaptures, RetiredWindowsStay) {
   start({.capacity = 64 * MiB, .settings = "window_factor:1,window_floor:0"});
-  std::minstd_rand random(7);
-  std::vector<DeviceAddress> live;
-  const auto churn = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      live.push_back(alloc(MiB + random() % (7 * MiB), 0, 10000000));
-      if (live.size() < 8) continue;
-      const std::size_t leaving = random() % live.size();
-      free(std::exchange(live[leaving], live.back()));
-      live.pop_back();
-    }
-  };
   churn(60);
   gpu->advance(1000000000);  // what retired windows wait for is done now
   capture(side);
@@ -177,7 +163,7 @@ TEST_F(BesideCaptures, RetiredWindowsStay) {
   end_capture();
   churn(20);
   EXPECT_GT(allocator->counters().windows.evicted, evicted);
-  for (const DeviceAddress address : live) free(address);
+  end_churn();
 }
 
 // No event can be recorded, whatever the reason: the host waits where it may, else that memory is

@@ -1,7 +1,5 @@
 // What goes back sooner or later, whatever came in between: windows, addresses, memory that the
 // driver refused to take.
-#include <random>
-#include <utility>
 
 #include "tests/support/on_device.h"
 
@@ -21,25 +19,12 @@ class GivenBack : public testing::OnDevice {
     gpu->device_synchronize(0);
     return kept;
   }
-  // Windows come and are retired, while long kernels use them; nothing lives afterwards.
-  void churn(int count) {
-    std::vector<DeviceAddress> live;
-    for (int i = 0; i < count; ++i) {
-      live.push_back(alloc(MiB + draw() % (7 * MiB), 0, 10000000));
-      if (live.size() < 8) continue;
-      const std::size_t leaving = draw() % live.size();
-      free(std::exchange(live[leaving], live.back()));
-      live.pop_back();
-    }
-    for (const DeviceAddress address : live) free(address);
-  }
-
-  std::minstd_rand draw{7};
 };
 
 TEST_F(GivenBack, RetiredWindowsByATrim) {
   start({.settings = "window_factor:1,window_floor:0"});
   churn(60);
+  end_churn();
   ASSERT_GT(allocator->report().windows, 0U);
   EXPECT_EQ(allocator->trim(), Status::ok);
   EXPECT_EQ(allocator->report().windows, 0U);
@@ -53,11 +38,13 @@ TEST_F(GivenBack, ARetiredWindowThatTheDriverKept) {
   for (std::uint64_t nth = 1; nth <= 6; ++nth) {
     SCOPED_TRACE(nth);
     churn(60);
+    end_churn();
     faults->fail({.kind = DriverCall::mem_unmap, .nth = nth});
     (void)allocator->trim();
     faults->heal();
     gpu->advance(1000000000);
     churn(60);
+    end_churn();
     EXPECT_EQ(allocator->trim(), Status::ok);
     EXPECT_EQ(allocator->report().windows, 0U);
   }
@@ -108,16 +95,6 @@ TEST_F(GivenBack, TheWindowsOfAGraphThatIsGone) {
 
 TEST_F(GivenBack, WindowsWhoseEvictionWasRefused) {
   start({.capacity = 64 * MiB, .settings = "window_factor:1,window_floor:0"});
-  std::minstd_rand random(7);
-  std::vector<DeviceAddress> live;
-  const auto churn = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      live.push_back(alloc(MiB + random() % (7 * MiB), 0, 10'000'000));
-      if (live.size() < 8) continue;
-      free(std::exchange(live[random() % live.size()], live.back()));
-      live.pop_back();
-    }
-  };
   faults->fail({.kind = DriverCall::event_record, .nth = 1, .persistent = true});
   churn(60);
   EXPECT_GT(faults->fired(), 0U);
@@ -128,7 +105,7 @@ TEST_F(GivenBack, WindowsWhoseEvictionWasRefused) {
   gpu->advance(1'000'000'000);
   churn(20);
   EXPECT_GT(allocator->counters().windows.evicted, 0U);
-  for (const DeviceAddress address : live) free(address);
+  end_churn();
   EXPECT_EQ(allocator->trim(), Status::ok);
   EXPECT_EQ(allocator->report().windows, 0U);
 }
