@@ -58,6 +58,7 @@ bool is_library(std::string_view file) {
 // Functions that stand in nearly every stack and say nothing of what the program does.
 bool is_machinery(std::string_view file, std::string_view name) {
   static constexpr std::array<std::string_view, 40> kNames = {
+      "gapless::",
       "torch::unwind",
       "torch::CapturedTraceback",
       "torch::cuda::(anonymous namespace)::gather",
@@ -96,17 +97,19 @@ bool is_machinery(std::string_view file, std::string_view name) {
       "execute_native_thread",
       "pthread_",
       "std::error_code",
-      "??",
-      "main"};
+      "??"};
+  // Python's own main is in C; one whose file is not known says nothing either.
+  if (name == "main") return file.starts_with('?') || file.empty() || file.ends_with(".c");
   return name.empty() || any_begins(name, kNames) || file.ends_with(".c");
 }
 
-// "at::_ops::mul_Tensor::call(...)" is "aten::mul.Tensor"; empty of anything else.
+// "at::_ops::mul_Tensor::call(...)" is "aten::mul.Tensor", and so is its redispatch; empty of
+// anything else.
 std::string operator_of(std::string_view name) {
   constexpr std::string_view kOps = "at::_ops::";
   if (!name.starts_with(kOps)) return {};
   name.remove_prefix(kOps.size());
-  const std::size_t end = name.find("::call(");
+  const std::size_t end = std::min(name.find("::call"), name.find("::redispatch"));
   if (end == std::string_view::npos) return {};
   std::string text = "aten::" + std::string(name.substr(0, end));
   for (std::size_t i = text.size() - 1; i > 6; --i) {
@@ -145,14 +148,48 @@ std::string in_its_module(std::string_view file, std::string_view name) {
   return std::string(file.substr(0, file.rfind(".py"))) + "." + std::string(name);
 }
 
-// A C++ name without its arguments.
+// A C++ name without its result, arguments and what it is a template of:
+// "void at::native::gpu_reduce_kernel<float, 4>(at::TensorIterator&)" is
+// "at::native::gpu_reduce_kernel".
 std::string shortened(std::string_view name) {
-  std::size_t end = name.find('(');
   constexpr std::string_view kAnonymous = "(anonymous namespace)";
-  while (end != name.npos && name.substr(end).starts_with(kAnonymous)) {
-    end = name.find('(', end + kAnonymous.size());
+  std::string text;
+  int depth = 0;
+  while (!name.empty()) {
+    const bool is_anonymous = name.starts_with(kAnonymous);
+    if (is_anonymous) {
+      if (depth == 0) text += kAnonymous;
+      name.remove_prefix(kAnonymous.size());
+      continue;
+    }
+    const char c = name.front();
+    name.remove_prefix(1);
+    if (c == '(' && depth == 0) break;
+    if (c == ' ' && depth == 0) {  // what stood before it was the result
+      text.clear();
+      continue;
+    }
+    if (c == '<' || c == '(') ++depth;
+    if (depth == 0) text += c;
+    if ((c == '>' || c == ')') && depth > 0) --depth;
   }
-  return std::string(name.substr(0, end));
+  return text;
+}
+
+// PyTorch's C++ and what it is built on.
+bool is_of_torch(std::string_view shortened_name) {
+  static constexpr std::array<std::string_view, 8> kSpaces = {
+      "at::", "c10::", "torch::", "caffe2::", "std::", "__gnu_cxx::", "cub::", "thrust::"};
+  return any_begins(shortened_name, kSpaces);
+}
+
+// A line of the program's own C++: "train.cpp:42 Net::forward".
+std::string native_line(std::string_view frame) {
+  const auto [file, name] = parts_of(frame);
+  std::string text = shortened(name);
+  if (text.empty() || is_of_torch(text)) return {};
+  if (file.empty() || file.starts_with('?')) return text;
+  return std::string(frame.substr(0, frame.size() - name.size())) + text;
 }
 
 }  // namespace
@@ -174,7 +211,11 @@ std::string call_site(const std::vector<std::string_view>& frames) {
   std::string_view native;
   std::string_view any;
   std::string backward;
+  std::string own;
+  std::string op;
+  bool is_autograd = false;
   for (const std::string_view frame : frames) {
+    const std::string_view name = parts_of(frame).name;
     switch (frame_kind(frame)) {
       case FrameKind::own:
         return std::string(frame);
@@ -183,7 +224,10 @@ std::string call_site(const std::vector<std::string_view>& frames) {
         break;
       case FrameKind::native:
         if (native.empty()) native = frame;
-        if (backward.empty()) backward = backward_of(parts_of(frame).name);
+        if (own.empty()) own = native_line(frame);
+        if (backward.empty()) backward = backward_of(name);
+        if (std::string found = operator_of(name); !found.empty()) op = std::move(found);
+        is_autograd = is_autograd || name.find("torch::autograd::Engine::") != name.npos;
         break;
       case FrameKind::machinery:
         if (any.empty()) any = frame;
@@ -192,6 +236,10 @@ std::string call_site(const std::vector<std::string_view>& frames) {
   }
   if (!backward.empty()) return backward + " (backward pass)";
   if (!library.empty()) return std::string(library);
+  // What the engine does between the nodes: gradients are added, and summed to their shape.
+  if (is_autograd && !op.empty()) return op + " (backward pass)";
+  if (!own.empty()) return own;
+  if (!op.empty()) return op;
   if (!native.empty()) return shortened(parts_of(native).name);
   return std::string(any);
 }

@@ -42,8 +42,10 @@ enum class FrameKind : std::uint8_t {
 FrameKind frame_kind(std::string_view frame);
 
 /// The line of the program that asked: the innermost frame of its own; else the innermost of a
-/// Python library; else, of what autograd's own thread asked for, "MmBackward0 (backward pass)";
-/// else the innermost native frame. Empty where there is none. Frames are the innermost first.
+/// Python library; else, of what autograd's own thread asked for, "MmBackward0 (backward pass)", or
+/// "aten::sum.dim_IntList (backward pass)" where it is between two nodes; else the innermost line
+/// of C++ that is not PyTorch's, the outermost operator, the innermost native frame. Empty where
+/// there is none. Frames are the innermost first.
 std::string call_site(const std::vector<std::string_view>& frames);
 
 /// What that line called, in short: the Python library's function next to it, or the operator

@@ -68,6 +68,32 @@ TEST(CallSite, IsTheInnermostLineOfTheProgram) {
   EXPECT_EQ(call_site({}), "");
 }
 
+TEST(CallSite, IsTheOperatorWhereAutogradAsksBetweenItsNodes) {
+  const std::string_view kernel =
+      "sum.cu:0 void at::native::gpu_reduce_kernel<c10::Half, 4, at::f<float, (bool)0> >(int)";
+  EXPECT_EQ(call_site({kernel, "??:0 gapless::simgpu::ValueKernel::operator()(int)",
+                       "??:0 at::_ops::sum_dim_IntList::redispatch(int)",
+                       "??:0 torch::autograd::InputMetadata::reduce_grad(at::Tensor&) const",
+                       "??:0 torch::autograd::Engine::evaluate_function(int)", "??:0 clone3"}),
+            "aten::sum_dim.IntList (backward pass)");
+  EXPECT_EQ(call_site({kernel, "??:0 at::_ops::sum_dim_IntList::redispatch(int)"}),
+            "aten::sum_dim.IntList");
+  EXPECT_EQ(call_site({kernel}), "at::native::gpu_reduce_kernel");
+}
+
+TEST(CallSite, IsTheLineOfCppThatIsNotOfPyTorch) {
+  const std::string_view op = "??:0 at::_ops::relu::call(at::Tensor const&)";
+  const std::string_view torch = "nn.h:7 torch::nn::ReLUImpl::forward(at::Tensor const&)";
+  EXPECT_EQ(call_site({op, torch, "src/train.cpp:42 at::Tensor Net<float>::forward<2>(at::Tensor)",
+                       "src/train.cpp:80 main"}),
+            "src/train.cpp:42 Net::forward");
+  EXPECT_EQ(call_site({op, torch, "src/train.cpp:80 main"}), "src/train.cpp:80 main");
+  EXPECT_EQ(call_site({op, torch, "??:0 main"}), "aten::relu");
+  EXPECT_EQ(call_site({"??:0 at::native::empty(int)", "??:0 vision::ops::nms(at::Tensor const&)",
+                       "??:0 torch::autograd::Engine::thread_main(int)"}),
+            "vision::ops::nms");
+}
+
 TEST(CallSite, SaysWhatWasCalledThere) {
   EXPECT_EQ(called_there({"??:0 at::_ops::mul_Tensor::call(at::Tensor const&)",
                           "/x/site-packages/torch/nn/functional.py:10 gelu",
