@@ -103,8 +103,10 @@ void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemo
   const json& request = row["out_of_memory"];
   const bool died_here = row["fits"] == false && course->failed && request.is_object() &&
                          request["device"] == row["device"];
+  if (row["steps"].is_null()) row["memory_at_peak"]["step"] = nullptr;  // no Python counted them
   row["memory"] =
       died_here ? json_of(*course->failed, memory.sites, "out of memory") : row["memory_at_peak"];
+  row["memory"]["step"] = row["steps"].is_null() ? json() : row["memory"]["step"];
   if (course->cut) {
     notes.emplace_back(
         "what held the memory is told of the run's begin only: it allocated too often to be "
@@ -263,6 +265,9 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       if (row["fits"].is_null()) {
         row["reason"] = row["reason"].get<std::string>() + download_hint(run.last_words);
       }
+      if (row["steps"].is_number() || report.record.steps != 0) {
+        row["steps"] = report.record.steps;
+      }
       std::optional<TracedMemory> traced;
       add_memory(row, memory, traced, notes);
       if (const json& row_memory = row["memory_at_peak"];
@@ -284,9 +289,6 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                                                  ? json()
                                                  : json(report.record.peak_resident_bytes)},
                      {"peak_shared_bytes", report.record.peak_shared_bytes}};
-      if (row["steps"].is_number() || report.record.steps != 0) {
-        row["steps"] = report.record.steps;
-      }
       for (const char* const told : {"data", "stopped_after_steps"}) {
         row[told] = report.torch.value(told, json());
       }

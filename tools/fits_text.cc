@@ -145,8 +145,9 @@ std::vector<Line> lines_of_place(const Place& place) {
       "at",
       [](const json& row) {
         const json& memory = row["memory"];
-        return json(fmt::format("{}, step {}", memory["at"] == "peak" ? "its peak" : "its end",
-                                number(memory["step"])));
+        std::string text = memory["at"] == "peak" ? "its peak" : "its end";
+        if (!memory["step"].is_null()) text += fmt::format(", step {}", number(memory["step"]));
+        return json(text);
       },
       true);
   for (std::size_t i = 0; i < simgpu::kHolders; ++i) {

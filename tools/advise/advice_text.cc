@@ -50,7 +50,10 @@ std::string causes_text(const Advice& advice, bool colour, std::size_t columns) 
   const std::string when =
       advice.needed.traced() == nullptr
           ? ""
-          : fmt::format(" at its peak (step {}{})", advice.needed.traced()->course.peak.steps,
+          : fmt::format(" at its peak ({}{})",
+                        row["steps"].is_null()
+                            ? "steps are not known"
+                            : fmt::format("step {}", advice.needed.traced()->course.peak.steps),
                         advice.roomy && advice.needed.run == advice.roomy.get()
                             ? ", with room for it"
                             : "");
@@ -189,7 +192,9 @@ json json_of_advice(const Advice& advice) {
     all["needed"] = {{"complete", advice.complete},
                      {"with_room", advice.roomy && advice.needed.run == advice.roomy.get()},
                      {"peak_allocated_bytes", advice.needed.traced()->course.peak.allocated_bytes},
-                     {"step", advice.needed.traced()->course.peak.steps}};
+                     {"step", advice.needed.result()["steps"].is_null()
+                                  ? json()
+                                  : json(advice.needed.traced()->course.peak.steps)}};
   }
   all["causes"] = json::array();
   for (const Cause& cause : advice.causes) {
