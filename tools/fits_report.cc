@@ -1,7 +1,6 @@
 #include "tools/fits_report.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <regex>
 
@@ -12,6 +11,7 @@
 #include "tools/dryrun_rows.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/last_words.h"
 #include "tools/process_reports.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -187,23 +187,6 @@ void add_headroom(json& rows, const std::vector<int>& installed) {
 
 // --- the program's own words ---------------------------------------------------------------------
 
-std::vector<std::string> last_lines(const fs::path& path) {
-  std::vector<std::string> lines;
-  if (path.empty()) return lines;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<std::int64_t>(file.tellg());
-  constexpr std::int64_t kMost = 16 << 10;
-  file.seekg(std::max<std::int64_t>(0, size - kMost));
-  for (std::string line; std::getline(file, line);) {
-    // Of a progress bar, what it came to.
-    if (const std::size_t bar = line.rfind('\r'); bar != std::string::npos) line.erase(0, bar + 1);
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    lines.push_back(line);
-    if (lines.size() > kLastLines) lines.erase(lines.begin());
-  }
-  return lines;
-}
-
 // For one that ended for want of the network.
 std::string download_hint(const std::vector<std::string>& words) {
   static const std::regex wanted(
@@ -227,7 +210,7 @@ std::string why_nothing(const std::string& program, const WatchedEnd& end, const
   if (end.by == WatchedEnd::By::user) return "it had used no GPU when it was interrupted";
   const int status = end.ended.status();
   std::string text = no_gpu_used(program, status, torch);
-  if (status != 0 && torch.empty() && !words.empty()) text += ": " + words.back();
+  if (status != 0 && torch.empty() && !words.empty()) text += ": " + why_it_ended(words);
   return status != 0 ? text + download_hint(words) : text;
 }
 
@@ -254,7 +237,8 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   FitsRun run;
   run.allocator = allocator;
   run.end = end;
-  run.last_words = last_lines(output);
+  const std::vector<std::string> words = lines_said_last(output);
+  run.last_words = last_of(words, kLastLines);
   std::vector<int> installed;
   for (const ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
@@ -263,7 +247,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       std::vector<std::string> notes;
       judge(row, end, allocator);
       if (row["fits"].is_null()) {
-        row["reason"] = row["reason"].get<std::string>() + download_hint(run.last_words);
+        row["reason"] = row["reason"].get<std::string>() + download_hint(words);
       }
       if (row["steps"].is_number() || report.record.steps != 0) {
         row["steps"] = report.record.steps;
@@ -318,7 +302,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
          {"allocator", allocator},
          {"fits", nullptr},
          {"verdict", "not known"},
-         {"reason", why_nothing(program, end, torch_without_cuda(reports), run.last_words)},
+         {"reason", why_nothing(program, end, torch_without_cuda(reports), words)},
          {"exit_status", end.ended.status()}});
     run.memory.emplace_back();
     run.told.push_back(json::object());

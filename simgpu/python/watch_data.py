@@ -104,6 +104,10 @@ class _Lengths:
             list(dict.fromkeys([top] + by_total))[:size] for top in tops]
         return [batch for i, batch in enumerate(batches) if sorted(batch) not in map(sorted, batches[:i])]
 
+    def could_meet(self, field, size) -> int:
+        """What so many items have of a field, when those that have most come together."""
+        return sum(sorted((lengths.get(field, 0) for lengths in self.of.values()), reverse=True)[:size])
+
     def weight(self, batch) -> int:
         """What a batch of these takes when each field is padded to its longest."""
         return len(batch) * sum(self.longest(field, batch) for field in self.fields)
@@ -140,6 +144,9 @@ class _Loader:
         self.worst = None  # batches of the longest items, in turn
         self.batches, self.drawn = 0, {}
         self.missed = False  # some were drawn before anybody watched
+        self.any_order = False
+        self.items = 0  # in the batch that had most
+        self.largest = {}  # by field, in one batch as the program got it
         try:
             self.of_batches = len(loader)
         except TypeError:
@@ -182,8 +189,24 @@ class _Loader:
             batch = list(batch) if isinstance(batch, (list, tuple)) else batch
         self.batches += 1
         if not self.stream and len(self.drawn) < MOST_BATCHES:
-            self.drawn.update(dict.fromkeys(batch if isinstance(batch, (list, tuple)) else (batch,)))
+            items = batch if isinstance(batch, (list, tuple)) else (batch,)
+            self.drawn.update(dict.fromkeys(items))
+            self.items = max(self.items, len(items))
+            self.any_order = self.any_order or _any_order(sampler)
         return batch
+
+    def got(self, batch):
+        for field, length in _lengths(batch).items():
+            self.largest[field] = max(self.largest.get(field, 0), length)
+
+    def could_meet(self) -> dict:
+        """What is not padded to the longest, as graphs are not: of fields that could be longer in a batch if other items
+        met in it, how long they were and could be."""
+        if not self.any_order or self.worst or self.missed:
+            return {}
+        could = {field: {"largest": largest, "could_be": self.lengths.could_meet(field, self.items)}
+                 for field, largest in self.largest.items() if field in self.lengths.fields}
+        return {field: one for field, one in could.items() if one["largest"] < one["could_be"]}
 
     def report(self) -> dict:
         fields = {}
@@ -196,6 +219,7 @@ class _Loader:
                 "one_size": bool(fields) and even,
                 "looked_at": len(self.lengths.of) if self.lengths else 0,
                 "items": self.lengths.size if self.lengths else None,
+                "could_meet": self.could_meet() if fields and not even else {},
                 "fed_longest": bool(self.worst), "why_not": self.why_not}
         return {**told, "text": self.text(told)}
 
@@ -223,6 +247,10 @@ class _Loader:
             text += f"; all items{within} are of one size"
         elif told["lengths"]:
             text += f", with the longest{within} among them ({sizes(told['lengths'], False)})"
+            if told["could_meet"]:
+                could = ", ".join(f"{field} {one['could_be']:,}, not {one['largest']:,}".strip()
+                                  for field, one in told["could_meet"].items())
+                text += f"; in another order a batch could have {could} (--worst-case feeds the longest together)"
         return text
 
 
@@ -275,10 +303,24 @@ def _init(self, loader, *arguments, otherwise=_BaseDataLoaderIter.__init__, **wo
 
 
 @_quietly
+def _note_got(iterator, batch):
+    sampler = iterator._index_sampler
+    if isinstance(sampler, _WatchedSampler):
+        sampler.told.got(batch)
+
+
+def _next(self, otherwise=_BaseDataLoaderIter.__next__):
+    batch = otherwise(self)
+    _note_got(self, batch)
+    return batch
+
+
+@_quietly
 def _report():
     state["data"] = [told.report() for told in _told if told.batches]
 
 
 _quietly(_watch_begun)()
 _BaseDataLoaderIter.__init__ = _init
+_BaseDataLoaderIter.__next__ = _next
 at_end.append(_report)

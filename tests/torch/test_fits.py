@@ -495,6 +495,37 @@ for epoch in range(3):
 """
 
 
+GRAPHS = """
+import sys, torch
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+graphs = [{"x": torch.ones(10 + n, 4), "name": torch.ones(3)} for n in range(40)]
+def padded(items):
+    return {"x": torch.nn.utils.rnn.pad_sequence([item["x"] for item in items], batch_first=True)}
+def joined(items):
+    return {name: torch.cat([item[name] for item in items]) for name in items[0]}
+x = torch.zeros(1000, device="cuda")
+for batch in DataLoader(graphs, 4, shuffle=sys.argv[1] != "in-order", num_workers=int(sys.argv[2]),
+                        collate_fn=padded if sys.argv[1] == "padded" else joined):
+    print(batch["x"].numel())
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_is_joined_and_not_padded_may_be_more_in_another_order(fits, workers):
+    most = 4 * (46 + 47 + 48 + 49)
+    said = fits(GRAPHS, "--gpu", "1GiB", arguments=("joined", workers))
+    (told,) = said.row["data"]
+    largest = told["could_meet"]["x"]["largest"]
+    assert told["could_meet"] == {"x": {"largest": largest, "could_be": most}} and largest < most
+    assert f"in another order a batch could have x {most}, not {largest} (--worst-case feeds" in said.text
+    for arguments in ("padded", workers), ("in-order", workers):
+        said = fits(GRAPHS, "--gpu", "1GiB", arguments=arguments)
+        assert said.row["data"][0]["could_meet"] == {} and "in another order" not in said.text
+    said = fits(GRAPHS, "--gpu", "1GiB", "--worst-case", arguments=("joined", workers))
+    assert said.row["data"][0]["could_meet"] == {} and "every third was of the longest items" in said.text
+
+
 def test_several_epochs_of_items_of_one_size_are_told_as_that(fits):
     """ "9 of 3 batches were fed, with the longest among them (0 192)", it said once."""
     said = fits(IMAGES, "--gpu", "1GiB")

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/last_words.h"
 
 namespace gapless::tools {
 namespace {
@@ -42,17 +44,9 @@ std::string text_in(const json& row, const char* name) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-std::string last_lines(const std::string& text, int lines) {
-  std::size_t begin = text.size();
-  while (begin > 0 && (text[begin - 1] == '\n')) --begin;
-  const std::size_t end = begin;
-  while (begin > 0 && lines > 0) {
-    const std::size_t line = text.rfind('\n', begin - 1);
-    begin = line == std::string::npos ? 0 : line;
-    --lines;
-  }
-  if (begin < end && text[begin] == '\n') ++begin;
-  return text.substr(begin, end - begin);
+std::string last_lines(const std::string& text) {
+  constexpr std::size_t kLines = 15;
+  return fmt::format("{}", fmt::join(last_of(lines_said(text), kLines), "\n"));
 }
 
 }  // namespace
@@ -103,7 +97,7 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
     result.probed = probed;
     result.verdict = verdict;
     result.reason = reason;
-    if (probed == Probed::not_known) result.output = last_lines(output, 15);
+    if (probed == Probed::not_known) result.output = last_lines(output);
     return result;
   };
   const char* const kNotKnown = "not known";
@@ -111,7 +105,7 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
     return is(Probed::not_known, kNotKnown,
               fmt::format("it did not end within {:.0f} s (--timeout)", over.seconds));
   }
-  if (result.rows.empty()) return is(Probed::not_known, kNotKnown, last_lines(output, 1));
+  if (result.rows.empty()) return is(Probed::not_known, kNotKnown, why_it_ended(lines_said(output)));
   if (const json* const row =
           first_that(*rows, [](const json& each) { return each["fits"] == false; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));

@@ -1,0 +1,62 @@
+#include "tools/last_words.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace gapless::tools {
+namespace {
+
+std::string why(const std::string& text) { return why_it_ended(lines_said(text)); }
+
+TEST(LastWords, AreTheExceptionWhateverItsMessageGoesOnWith) {
+  EXPECT_EQ(why("loading\n"
+                "Traceback (most recent call last):\n"
+                "  File \"train.py\", line 3, in <module>\n"
+                "    import requests\n"
+                "pkg.NotFound: the 'requests' distribution was not found.\n"
+                "Try: pip install requests\n"),
+            "pkg.NotFound: the 'requests' distribution was not found.");
+  EXPECT_EQ(why("usage: train.py [--lr LR]\n\ntrain.py: error: unrecognized arguments: --lt\n\n"),
+            "train.py: error: unrecognized arguments: --lt");
+  EXPECT_EQ(why(""), "");
+}
+
+TEST(LastWords, AreTheLastExceptionThatIsNoLaunchers) {
+  const std::string first =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'x'\n";
+  const std::string second =
+      "\nDuring handling of the above exception, another exception occurred:\n\n"
+      "Traceback (most recent call last):\n  File \"a.py\", line 3, in g\nValueError: no x\n";
+  EXPECT_EQ(why(first + second), "ValueError: no x");
+  const std::string launcher =
+      "Traceback (most recent call last):\n  File \"/bin/torchrun\", line 8, in <module>\n"
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+      "====================\ntrain.py FAILED\n====================\n";
+  EXPECT_EQ(why(first + second + launcher), "ValueError: no x");
+  EXPECT_EQ(why("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a.py\", line 1\n"
+                "[rank1]: RuntimeError: shapes\n" +
+                launcher),
+            "RuntimeError: shapes");
+  EXPECT_EQ(why(launcher), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+}
+
+TEST(LastWords, KnowWhatAProgressBarCameTo) {
+  EXPECT_EQ(lines_said("a\r\n 1 %\r50 %\r100 %\n \t\nb"),
+            (std::vector<std::string>{"a", "100 %", "b"}));
+  EXPECT_EQ(last_of({"a", "b", "c"}, 2), (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(last_of({"a"}, 2), (std::vector<std::string>{"a"}));
+}
+
+TEST(LastWords, AreReadFromTheEndOfAFile) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "last_words.txt";
+  std::ofstream(file) << std::string(40'000, 'x') << "\nlast\n";
+  const auto lines = lines_said_last(file);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_LT(lines[0].size(), 16U << 10);
+  EXPECT_EQ(lines[1], "last");
+  EXPECT_TRUE(lines_said_last(file / "none").empty());
+}
+
+}  // namespace
+}  // namespace gapless::tools

@@ -1,0 +1,70 @@
+#include "tools/last_words.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace gapless::tools {
+namespace {
+
+// Without what launchers put before the lines of their children: "[rank0]: ", "[default0]:".
+std::string_view without_rank(std::string_view line) {
+  if (!line.starts_with('[')) return line;
+  const std::size_t end = line.find("]:");
+  if (end == std::string_view::npos || end > 40) return line;
+  line.remove_prefix(end + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; }
+
+bool is_of_launcher(std::string_view exception) {
+  return exception.find("ChildFailedError") != exception.npos ||
+         exception.find("CalledProcessError") != exception.npos;
+}
+
+}  // namespace
+
+std::vector<std::string> lines_said(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (const std::size_t bar = line.rfind('\r'); bar != line.npos) line.remove_prefix(bar + 1);
+    if (!is_blank(line)) lines.emplace_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
+  std::ifstream input(file, std::ios::binary | std::ios::ate);
+  if (!input) return {};
+  constexpr std::int64_t kMost = 16 << 10;
+  input.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(input.tellg()) - kMost));
+  return lines_said(std::string(std::istreambuf_iterator<char>(input), {}));
+}
+
+std::string why_it_ended(const std::vector<std::string>& lines) {
+  std::string exception;
+  bool in_traceback = false;
+  for (const std::string& said : lines) {
+    const std::string_view line = without_rank(said);
+    if (line.starts_with("Traceback (most recent call last)")) {
+      in_traceback = true;
+    } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
+      in_traceback = false;
+      if (exception.empty() || !is_of_launcher(line)) exception = line;
+    }
+  }
+  if (!exception.empty()) return exception;
+  return lines.empty() ? std::string() : lines.back();
+}
+
+std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most) {
+  return {lines.end() - static_cast<std::ptrdiff_t>(std::min(most, lines.size())), lines.end()};
+}
+
+}  // namespace gapless::tools

@@ -1,0 +1,30 @@
+// What a program said at its end, and which line of it says why it ended.
+//
+//   Traceback (most recent call last):
+//     File "train.py", line 3, in <module>
+//   ImportError: No module 'requests'       <- why
+//   Try: pip install requests
+//   ChildFailedError: ... ========          a launcher's, which only says that a child failed
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gapless::tools {
+
+/// The lines of a text that are not blank; of a progress bar what it came to.
+std::vector<std::string> lines_said(std::string_view text);
+
+/// The same of a file's last 16 KiB; none where there is no such file.
+std::vector<std::string> lines_said_last(const std::filesystem::path& file);
+
+/// The exception that ended a Python program: the first line after a traceback, of the last one
+/// that is not a launcher's about its children. Else the last line; empty of no lines.
+std::string why_it_ended(const std::vector<std::string>& lines);
+
+/// The last of them, `most` at most.
+std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);
+
+}  // namespace gapless::tools
