@@ -69,7 +69,11 @@ def _owner(frame) -> str:
         return "generated"
     if _PACKAGES.match(path):
         return "library"
-    return "python" if path.startswith(_STANDARD) else "user"
+    if path.startswith(_STANDARD):
+        return "python"
+    # Modules that a package wrote for itself, wherever it put them: they have a name in the package.
+    package = sys.modules.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+    return "library" if _PACKAGES.match(str(getattr(package, "__file__", None) or "")) else "user"
 
 
 def _text(frame, number: int) -> str:

@@ -396,6 +396,28 @@ kept = [fit(size) for size in (100, 900)]
 
 
 @pytest.mark.one_torch
+def test_what_a_package_wrote_for_itself_is_not_the_users(dryrun, tmp_path):
+    """As torch_geometric does, to the folder for temporary files."""
+    package = tmp_path / "site-packages" / "graphs"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("""
+import importlib.util
+open("written.py", "w").write("import torch\\ndef take(size): return torch.empty(size << 20, device='cuda')\\n")
+spec = importlib.util.spec_from_file_location("graphs.written", "written.py")
+written = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(written)
+""")
+    _, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
+import sys
+sys.path.insert(0, "site-packages")
+import graphs
+graphs.written.take(900)
+""")
+    oom = row["out_of_memory"]
+    assert (oom["line"], oom["library_line"]) == ("train.py:4", "written.py:2")
+
+
+@pytest.mark.one_torch
 def test_the_line_of_compiled_code_is_the_users(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
 import torch
