@@ -414,7 +414,7 @@ import graphs
 graphs.written.take(900)
 """)
     oom = row["out_of_memory"]
-    assert (oom["line"], oom["library_line"]) == ("train.py:4", "written.py:2")
+    assert (oom["line"], oom["library_line"]) == ("train.py:5", "written.py:2")
 
 
 @pytest.mark.one_torch
