@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from conftest import GAPLESS, LIBRARIES, PACKAGE, PRELOAD
 
 # Asks the program's own process from outside, as another program would.
@@ -65,6 +67,33 @@ print("again:", gapless("record", "--pid", me, "--stop").stderr.strip())
         assert inspect(tmp_path / file)["total"]["allocated_bytes"] == allocated
     later = inspect(tmp_path / "later.gtrace")
     assert later["has_events"] and later["at_end"]["allocated_bytes"] == allocated
+
+
+def test_a_container_sees_its_own_and_is_seen(tmp_path):
+    """Processes, mounts and shared memory of its own, as a container has them."""
+    unshare = ["unshare", "--pid", "--mount", "--ipc", "--fork", "--mount-proc"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no namespaces may be made here")
+    code = program(f"""
+inside = json.loads(gapless("top", "--once", "--json").stdout)["processes"]
+print("inside:", [one["pid"] for one in inside] == [me] and me < 100)
+print("dump:", gapless("dump", "--pid", me, "-o", {str(tmp_path / "now.json")!r}).returncode)
+print("allocated:", torch.cuda.memory_allocated(), flush=True)
+sys.stdin.read()
+""")
+    preload = ":".join(map(str, [PRELOAD, *sorted(LIBRARIES.glob("*.so*"))]))
+    with subprocess.Popen(
+            [*unshare, "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh", "env", f"LD_PRELOAD={preload}",
+             "SIMGPU_GPUS=16GiB", sys.executable, "-W", "ignore", "-c", code],
+            cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        said = dict(running.stdout.readline().strip().split(": ") for _ in range(3))
+        top = subprocess.run([GAPLESS, "top", "--once", "--json"], capture_output=True, text=True, check=True).stdout
+        running.communicate("")
+    assert (said["inside"], said["dump"]) == ("True", "0")
+    allocated = int(said["allocated"])
+    assert inspect(tmp_path / "now.json")["total"]["allocated_bytes"] == allocated
+    assert allocated in [device["allocated_bytes"]["now"] for one in json.loads(top)["processes"]
+                         for device in one["devices"]]
 
 
 def test_a_recording_names_the_lines_that_ask(simulate, tmp_path):
