@@ -15,6 +15,7 @@
 #include "allocator/base/json_text.h"
 #include "tools/commands.h"
 #include "tools/dryrun_rows.h"
+#include "tools/estimates_from.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
@@ -63,7 +64,10 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   outcome.rows =
       rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
   outcome.absent = absent_ranks(reports.path());
-  for (json& row : outcome.rows) row["ranks_not_run"] = outcome.absent;
+  for (json& row : outcome.rows) {
+    row["ranks_not_run"] = outcome.absent;
+    judge_estimates(row, arguments.gpus.estimates);
+  }
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;
 }

@@ -54,9 +54,23 @@ std::string estimate_note(const json& row) {
       where);
 }
 
-bool is_estimate(const json& row) {
+bool tells(const json& row, const std::string& note) {
+  const json reason = member(row, "reason");
+  return reason.is_string() && reason.get<std::string>().find(note) != std::string::npos;
+}
+
+void judge_estimates(json& row, bool accepted) {
   const json from = member(row, "estimates_from");
-  return from.is_object() && (from["kind"] == "size" || member(row, "computes_numbers") == false);
+  const bool is_estimate =
+      from.is_object() && (from["kind"] == "size" || member(row, "computes_numbers") == false);
+  if (!is_estimate || row["fits"] != true) return;
+  if (accepted) {
+    row["verdict"] = row["verdict"].get<std::string>() + ", by estimates";
+    return;
+  }
+  row["fits"] = nullptr;
+  row["verdict"] = "not known";
+  row["reason"] = estimate_note(row) + " (--estimates takes them for what they are)";
 }
 
 }  // namespace gapless::tools

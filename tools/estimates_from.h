@@ -14,8 +14,12 @@ namespace gapless::tools {
 /// Where the row's process came by something that followed from numbers that nobody knows: a
 /// sentence; empty where nothing is to be said of that.
 std::string estimate_note(const nlohmann::json& row);
-/// Whether sizes may have followed from them: whether it fits is not known then.
-bool is_estimate(const nlohmann::json& row);
+/// Where sizes may have followed from them, "yes" becomes "not known", with the note for a reason;
+/// or "yes, by estimates", where those are accepted.
+void judge_estimates(nlohmann::json& row, bool accepted);
+
+/// Whether the row's reason says that already.
+bool tells(const nlohmann::json& row, const std::string& note);
 
 /// "once", "twice", "3 times"
 std::string times(std::uint64_t count);

@@ -132,7 +132,6 @@ std::string unsure_because(const json& row, const WatchedEnd& end, const std::st
            (used == "cudaMalloc" ? " (for programs without PyTorch preload libgapless_cuda.so)"
                                  : ", as it says itself (--show-output)");
   }
-  if (is_estimate(row)) return estimate_note(row);
   return {};
 }
 
@@ -246,6 +245,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
     for (json& row : rows_of({report}, allocator, end.ended.status())) {
       std::vector<std::string> notes;
       judge(row, end, allocator);
+      judge_estimates(row, judging.estimates);
       if (row["fits"].is_null()) {
         row["reason"] = row["reason"].get<std::string>() + download_hint(words);
       }
@@ -282,7 +282,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
               "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
               "its own"}});
       }
-      if (const std::string note = estimate_note(row); !note.empty() && row["reason"] != note) {
+      if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);
       }
       row["notes"] = notes;

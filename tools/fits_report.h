@@ -51,6 +51,7 @@ struct FitsRun {
 struct Judging {
   bool worst_case = false;  // the longest items were asked for
   bool blocks = false;      // each block is wanted
+  bool estimates = false;   // sizes that nobody knows are taken as they came
 };
 
 /// Of what a run left in its folder and, where that is not empty, in the file of its output.

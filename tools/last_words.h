@@ -10,7 +10,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "allocator/base/error.h"
 
 namespace gapless::tools {
 
@@ -26,5 +29,16 @@ std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// The last of them, `most` at most.
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);
+
+/// A program that ended for another reason than memory: what() is a sentence, `said` its last words.
+class ProgramFailed : public InputError {
+ public:
+  ProgramFailed(const std::string& sentence, std::vector<std::string> said)
+      : InputError(sentence), said_(std::move(said)) {}
+  [[nodiscard]] const std::vector<std::string>& said() const { return said_; }
+
+ private:
+  std::vector<std::string> said_;
+};
 
 }  // namespace gapless::tools

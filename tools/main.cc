@@ -12,6 +12,7 @@
 #include "allocator/gapless.h"
 #include "tools/commands.h"
 #include "tools/help_formatter.h"
+#include "tools/last_words.h"
 #include "tools/say.h"
 
 namespace gapless::tools {
@@ -109,6 +110,12 @@ int main(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     say_what_is_wrong(app, error);
+    return kExitBadInput;
+  } catch (const gapless::tools::ProgramFailed& error) {
+    std::fflush(stdout);
+    say(stderr, "gapless: {}\n", error.what());
+    if (!error.said().empty()) say(stderr, "the program's last words:\n");
+    for (const std::string& line : error.said()) say(stderr, "  {}\n", line);
     return kExitBadInput;
   } catch (const gapless::InputError& error) {
     std::fflush(stdout);

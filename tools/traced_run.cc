@@ -84,8 +84,10 @@ FitsRun run_traced(const TracedRun& run) {
     if (!run.show_output) watching.look = [&progress] { progress.look(); };
     end = run_watched(run.command, variables, watching);
   }
+  Judging judging = run.judging;
+  judging.estimates = run.gpus.estimates;
   FitsRun judged =
-      judge_run(run.allocator, run.command.front(), reports, watching.output, end, run.judging);
+      judge_run(run.allocator, run.command.front(), reports, watching.output, end, judging);
   judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (nlohmann::json& row : judged.rows) row["seconds"] = judged.seconds;
   return judged;

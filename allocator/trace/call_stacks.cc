@@ -244,6 +244,27 @@ std::string call_site(const std::vector<std::string_view>& frames) {
   return std::string(any);
 }
 
+std::string library_line(const std::vector<std::string_view>& frames) {
+  static constexpr std::array<std::string_view, 2> kPackages = {"site-packages", "dist-packages"};
+  std::string line;
+  for (const std::string_view frame : frames) {
+    const FrameKind kind = frame_kind(frame);
+    if (kind == FrameKind::own) return line;
+    if (kind != FrameKind::library || !line.empty()) continue;
+    for (const std::string_view packages : kPackages) {
+      const std::size_t at = frame.rfind(packages);
+      if (at == frame.npos || at + packages.size() + 1 >= frame.size()) continue;
+      std::string_view inside = frame.substr(at + packages.size() + 1);
+      if (inside.starts_with("torch/") || inside.starts_with("torch\\")) continue;
+      inside.remove_suffix(parts_of(frame).name.size());
+      if (inside.ends_with(' ')) inside.remove_suffix(1);
+      line = inside;
+      break;
+    }
+  }
+  return {};
+}
+
 std::string called_there(const std::vector<std::string_view>& frames) {
   // Functions that only call what was called.
   static constexpr std::array<std::string_view, 9> kWrappers = {

@@ -48,6 +48,10 @@ FrameKind frame_kind(std::string_view frame);
 /// there is none. Frames are the innermost first.
 std::string call_site(const std::vector<std::string_view>& frames);
 
+/// The line of a library that it led to: the innermost one of an installed package that is not
+/// PyTorch, "transformers/trainer.py:2500". Empty where there is none, or no line of the program.
+std::string library_line(const std::vector<std::string_view>& frames);
+
 /// What that line called, in short: the Python library's function next to it, or the operator
 /// ("aten::bmm"), or "compiled code". Empty where there is none.
 std::string called_there(const std::vector<std::string_view>& frames);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -156,6 +157,12 @@ at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c
                            : base == "aten::gt" ? left.gt(right)
                                                 : left.ge(right);
   return found.expand(result.sizes());
+}
+
+bool asks_if_finite(const at::Tensor& a, const c10::IValue* b) {
+  if (b == nullptr) return true;
+  if (b->isTensor()) return is_same(a, b->toTensor());
+  return b->isScalar() && b->toScalar().isFloatingPoint() && std::isinf(b->toScalar().toDouble());
 }
 
 void guess_noise(const at::Tensor& tensor) {

@@ -4,7 +4,8 @@
 //   topk(router_logits, 2)   experts in turn: token 0 -> 0, 1   token 1 -> 2, 3   token 2 -> 0, 1
 //                            with a skew, the first gets more
 //   argmax(logits)           of more choices than rows: spread over all of them
-//   score > -1e9, x == x     as of numbers in general position: finite, no special ones, 0 < x < 1
+//   score > -1e9             as of numbers in general position: finite, no special ones, 0 < x < 1
+//   isnan(x), x == x         the same, and for certain: every other training loop asks that
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,10 @@ void guess_indices(const at::Tensor& indices, std::optional<std::int64_t> dim,
 /// can be said, or it is too much to say.
 at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c10::IValue* b,
                            const at::Tensor& result);
+
+/// Whether it asks no more than if numbers are finite, as x == x and x.abs() == inf do. They are:
+/// a program whose losses are not is not the one whose memory is asked for.
+bool asks_if_finite(const at::Tensor& a, const c10::IValue* b);
 
 /// Gives the tensor numbers, where --unknown noise asks for that: standard normal ones, or flags.
 void guess_noise(const at::Tensor& tensor);

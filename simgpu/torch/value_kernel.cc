@@ -247,6 +247,16 @@ void ValueKernel::note_captured(void* graph, const Stack& results,
   }
 }
 
+// Null where the operator looks at one tensor alone.
+const c10::IValue* ValueKernel::compared_with(const c10::IValue* arguments) const {
+  return facts_.base.rfind("aten::is", 0) == 0 ? nullptr : &arguments[1];
+}
+
+bool ValueKernel::only_asks_if_finite(const c10::IValue* arguments) const {
+  return facts_.guess == Guess::predicate && arguments[0].isTensor() &&
+         asks_if_finite(arguments[0].toTensor(), compared_with(arguments));
+}
+
 // Of an operator whose arguments are not all known.
 void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& results) const {
   const OnCpu on_cpu;
@@ -272,10 +282,11 @@ void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& 
     const std::int64_t choices = dim ? from.size(*dim) : from.numel();
     guess_indices(result, result.dim() == from.dim() ? dim : std::nullopt, choices);
   } else if (facts_.guess == Guess::predicate) {
-    const c10::IValue* const other =
-        facts_.base.rfind("aten::is", 0) == 0 || arguments.size() < 2 ? nullptr : &arguments[1];
-    const at::Tensor flags = guess_predicate(facts_.base, from, other, result);
-    if (flags.defined()) write_values(result, flags, kLikely);
+    const at::Tensor flags =
+        guess_predicate(facts_.base, from, compared_with(arguments.data()), result);
+    if (flags.defined()) {
+      write_values(result, flags, only_asks_if_finite(arguments.data()) ? kKnown : kLikely);
+    }
   } else if (facts_.guess == Guess::choice) {
     const at::Tensor& flags = from;
     if (!is_on_device(flags) || !is_small(flags) || !is_small(result)) return;
@@ -347,7 +358,9 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const bool computes = facts_.computable && knowledge != kNone;
   const std::vector<at::Tensor> written = written_by(arguments);
   Computation computation;
-  if (computes) computation = prepare(arguments, knowledge);
+  if (computes) {
+    computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
+  }
   std::vector<c10::IValue> kept;
   if (!computes && facts_.guess != Guess::none && !captures) {
     kept.assign(arguments, arguments + count);

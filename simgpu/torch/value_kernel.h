@@ -43,6 +43,8 @@ class ValueKernel final : public c10::OperatorKernel {
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;
   void guess(const std::vector<c10::IValue>& arguments, const Stack& results) const;
+  const c10::IValue* compared_with(const c10::IValue* arguments) const;
+  bool only_asks_if_finite(const c10::IValue* arguments) const;
   void read_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) const;
 
   OperatorFacts facts_;

@@ -1,5 +1,6 @@
 """`gapless inspect` names the causes that were planted in programs under PyTorch's own allocator."""
 import json
+import pickle
 import subprocess
 
 import pytest
@@ -141,3 +142,31 @@ for step in range(6):
     assert kinds["parameters"] == parameters
     assert 2 * parameters <= kinds["optimizer states"] <= 2 * parameters + 16 * 512
     assert "leak" not in [finding["cause"] for finding in report["findings"]]
+
+
+def test_the_line_of_a_library_stands_beside_the_programs(tmp_path):
+    """All that a trainer does comes from one line of the program's."""
+    packages = "/usr/lib/python3.11/site-packages"
+    functional = {"filename": f"{packages}/torch/nn/functional.py", "line": 9, "name": "gelu"}
+    program = {"filename": "train.py", "line": 7, "name": "<module>"}
+
+    def at(file, line):
+        return [functional, {"filename": f"{packages}/{file}", "line": line, "name": "forward"}, program]
+    stacks = [(at("llama/model.py", 3), 3), (at("llama/model.py", 8), 2), (at("peft/lora.py", 5), 1), ([functional, program], 4)]
+    events = [{"action": "alloc", "addr": (i + 1) << 24, "size": mebibytes << 20, "stream": 0, "time_us": i, "frames": frames}
+              for i, (frames, mebibytes) in enumerate(stacks)]
+    segments = [{"device": 0, "address": event["addr"], "total_size": event["size"], "stream": 0, "segment_type": "large",
+                 "allocated_size": event["size"], "active_size": event["size"],
+                 "blocks": [{"size": event["size"], "requested_size": event["size"], "address": event["addr"],
+                             "state": "active_allocated", "frames": event["frames"]}]} for event in events]
+    file = tmp_path / "run.pickle"
+    file.write_bytes(pickle.dumps({"segments": segments, "device_traces": [events]}))
+
+    def groups(by):
+        done = subprocess.run([GAPLESS, "inspect", "--try", "none", "--json", "--by", by, file], capture_output=True, text=True, check=True)
+        return [(group["name"], group["bytes"] >> 20) for group in json.loads(done.stdout)[0]["groups"]]
+    line = "train.py:7 <module>"
+    assert groups("site") == [(line, 4), (f"{line}, in llama/model.py:3", 3), (f"{line}, in llama/model.py:8", 2),
+                              (f"{line}, in peft/lora.py:5", 1)]
+    assert groups("line") == [(line, 10)]
+    assert groups("module") == [("llama/model.py", 5), ("train.py", 4), ("peft/lora.py", 1)]

@@ -47,9 +47,10 @@ for _ in range(3):
     assert len(logits[torch.isnan(scores[0])]) == 0
 """)
     assert ("peaks are estimates from here: the size of a tensor followed from numbers that nobody knows (by a mask, "
-            "nonzero, unique, repeat_interleave) 6 times, first in step 0 (train.py:16)") in text
-    assert rows[0]["estimates_from"] == {"kind": "size", "count": 6, "step": 0, "line": "train.py:16",
+            "nonzero, unique, repeat_interleave) 3 times, first in step 0 (train.py:16)") in text
+    assert rows[0]["estimates_from"] == {"kind": "size", "count": 3, "step": 0, "line": "train.py:16",
                                          "library_line": None}
+    assert (rows[0]["fits"], rows[0]["verdict"]) == (None, "not known") and text.count("peaks are estimates") == 1
 
     text, rows = dryrun("--gpu", "2GiB", "--unknown", "noise", program=SELECTS + """
 scores = logits @ logits.t()
@@ -59,6 +60,24 @@ assert scores[0].tolist() != [0, 0, 0, 0]
 """)
     assert "a flag that nobody knows was read once in step 0 (train.py:13): if the program branches by it" in text
     assert rows[0]["estimates_from"]["kind"] == "flag" and rows[0]["unknown"] == "noise"
+
+
+def test_that_numbers_are_finite_is_certain(dryrun):
+    """Trainers look at each loss so."""
+    text, rows = dryrun("--gpu", "1GiB", program="""
+import torch
+loss = (torch.randn(64, 64, device="cuda") @ torch.randn(64, 64, device="cuda")).mean()
+if torch.isnan(loss) or torch.isinf(loss) or not torch.isfinite(loss) or loss != loss or loss == float("-inf"):
+    raise SystemExit("not finite")
+assert len(torch.zeros(3, device="cuda")[torch.isfinite(loss).expand(3)]) == 3
+""")
+    assert rows[0]["verdict"] == "yes" and "estimate" not in text and "flag" not in text
+    text, rows = dryrun("--gpu", "1GiB", program="""
+import torch
+loss = (torch.randn(64, 64, device="cuda") @ torch.randn(64, 64, device="cuda")).mean()
+print(bool(loss > 100))
+""")
+    assert rows[0]["estimates_from"]["kind"] == "flag"
 
 
 # The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
@@ -91,7 +110,8 @@ open("loads.json", "w").write(str(loads))
 def test_experts_are_chosen_in_turn_or_with_a_skew_or_by_chance(dryrun, tmp_path):
     loads = {}
     for words in ((), ("--skew", "0.5"), ("--unknown", "noise")):
-        _, rows = dryrun("--gpu", "1GiB", *words, program=EXPERTS)
+        text, rows = dryrun("--gpu", "1GiB", "--estimates", *words, program=EXPERTS)
+        assert (rows[0]["fits"], rows[0]["verdict"]) == (True, "yes, by estimates") and "peaks are estimates" in text
         loads[words] = json.loads((tmp_path / "loads.json").read_text())
         assert sum(loads[words]) == 2048
         assert rows[0]["estimates_from"]["kind"] == "size" and rows[0]["estimates_from"]["line"] == "train.py:6"

@@ -137,6 +137,22 @@ def test_caught_out_of_memory_is_no_plain_yes(search):
     assert "native, batch 10: yes, after 1 out of memory: out of memory once, which the program caught" in text
 
 
+def test_estimates_are_searched_where_that_is_asked_for(search):
+    program = """
+import sys, torch
+x = torch.empty(int(sys.argv[1]) << 20, device="cuda")
+scores = torch.rand(99, device="cuda")
+print("said at its end", len(scores[scores > 0.5]))
+"""
+    text, _ = search("--allocator", "native", "--vary", "batch=64:512:64", program=program, status=2)
+    assert "it is not known whether it fits: peaks are estimates from here" in text and "(--estimates takes" in text
+    assert "\nthe program's last words:\n" in text and "\n  said at its end" in text and "\\n" not in text
+    text, found = search("--allocator", "native", "--estimates", "--vary", "batch=64:512:64", program=program)
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, by estimates")
+    assert "warning: native: peaks are estimates from here" in text
+
+
 @pytest.mark.parametrize("program, told", [
     ("import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
     ("import argparse; argparse.ArgumentParser().parse_args()", "unrecognized arguments: 1"),

@@ -94,6 +94,21 @@ TEST(CallSite, IsTheLineOfCppThatIsNotOfPyTorch) {
             "vision::ops::nms");
 }
 
+TEST(CallSite, SaysWhatLineOfALibraryItLedTo) {
+  const std::string_view op = "??:0 at::_ops::mul_Tensor::call(at::Tensor const&)";
+  const std::string_view torch = "/x/site-packages/torch/nn/functional.py:10 gelu";
+  const std::string_view model = "/x/site-packages/transformers/models/gpt2.py:7 forward";
+  const std::string_view trainer = "/x/site-packages/transformers/trainer.py:99 train";
+  EXPECT_EQ(library_line({op, torch, model, torch, trainer, "train.py:41 <module>"}),
+            "transformers/models/gpt2.py:7");
+  EXPECT_EQ(library_line({op, torch, "model.py:3 forward", model, trainer, "train.py:41 f"}), "");
+  EXPECT_EQ(library_line({op, torch, "train.py:41 <module>"}), "");
+  EXPECT_EQ(library_line({op, torch, model}), "");  // nobody's line led to it
+  EXPECT_EQ(library_line({"/usr/lib/python3/dist-packages/apex/a.py:1", "train.py:4"}),
+            "apex/a.py:1");
+  EXPECT_EQ(library_line({"/usr/lib/python3.11/threading.py:975 run", "train.py:4"}), "");
+}
+
 TEST(CallSite, SaysWhatWasCalledThere) {
   EXPECT_EQ(called_there({"??:0 at::_ops::mul_Tensor::call(at::Tensor const&)",
                           "/x/site-packages/torch/nn/functional.py:10 gelu",

@@ -26,19 +26,24 @@ std::string size_class(std::uint64_t bytes) {
   return format_bytes(from) + " to " + format_bytes(2 * from);
 }
 
-// What the call sites' lines called, by site.
-class Called {
+// What the call sites' lines called, and the line of a library that they led to, by site.
+class Stacks {
  public:
-  explicit Called(const Trace* trace) : trace_(trace) {}
-  const std::string& of(std::uint32_t site) {
+  struct Told {
+    std::string called;
+    std::string library;
+  };
+  explicit Stacks(const Trace* trace) : trace_(trace) {}
+  const Told& of(std::uint32_t site) {
     const auto known = texts_.find(site);
     if (known != texts_.end()) return known->second;
-    return texts_.emplace(site, called_there(trace_->frames_of(site))).first->second;
+    const auto frames = trace_->frames_of(site);
+    return texts_.emplace(site, Told{called_there(frames), library_line(frames)}).first->second;
   }
 
  private:
   const Trace* trace_;
-  std::map<std::uint32_t, std::string> texts_;
+  std::map<std::uint32_t, Told> texts_;
 };
 
 struct Gathered {
@@ -57,8 +62,8 @@ std::string most_of(const std::map<std::string, std::uint64_t>& parts) {
 }  // namespace
 
 const std::vector<std::string>& group_names() {
-  static const std::vector<std::string> names = {"site", "module",  "size", "stream",
-                                                 "pool", "segment", "kind", "lifetime"};
+  static const std::vector<std::string> names = {"site", "line",    "module", "size",    "stream",
+                                                 "pool", "segment", "kind",   "lifetime"};
   return names;
 }
 
@@ -78,7 +83,7 @@ std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const
       if (event.kind == EventKind::alloc) sites[event.block] = event.site;
     }
   }
-  Called called(trace);
+  Stacks stacks(trace);
   for (const StateSegment& segment : state.segments) {
     for (const StateBlock& block : segment.blocks) {
       if (block.kind == StateBlock::Kind::free) continue;
@@ -86,12 +91,18 @@ std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const
       const std::string kind =
           kinds != nullptr && known ? kinds->names[kinds->of_block[block.number]] : "";
       std::string name;
+      const bool by_line = by == GroupBy::site || by == GroupBy::line || by == GroupBy::module;
+      const Stacks::Told told = by_line && known ? stacks.of(sites[block.number]) : Stacks::Told{};
       switch (by) {
         case GroupBy::site:
+          name = block.site + (told.library.empty() ? "" : ", in " + told.library);
+          break;
+        case GroupBy::line:
           name = block.site;
           break;
         case GroupBy::module:
-          name = module_of(block.site);
+          name = told.library.empty() ? module_of(block.site)
+                                      : told.library.substr(0, told.library.rfind(':'));
           break;
         case GroupBy::size:
           name = size_class(block.bytes);
@@ -119,8 +130,7 @@ std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const
       gathered.group.requested_bytes += std::min(block.bytes, block.requested_bytes);
       ++gathered.group.blocks;
       if (!kind.empty()) gathered.kinds[kind] += block.bytes;
-      if (by == GroupBy::site && known)
-        gathered.called[called.of(sites[block.number])] += block.bytes;
+      if (by != GroupBy::module && !told.called.empty()) gathered.called[told.called] += block.bytes;
     }
   }
   std::vector<BlockGroup> list;

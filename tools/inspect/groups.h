@@ -1,6 +1,8 @@
 // Groups: the live blocks of a moment by what they have in common.
 //
 //   by site      model.py:41 forward        aten::bmm     6.20 GiB   812 blocks
+//                train.py:9, in transformers/models/llama/modeling_llama.py:250
+//   by line      train.py:9                 the program's own alone
 //   by kind      activations                              9.10 GiB  1,920
 //   by module    model.py                                 8.80 GiB  1,744
 //   by size      4 MiB to 8 MiB                           2.10 GiB    390
@@ -18,7 +20,17 @@
 
 namespace gapless::tools {
 
-enum class GroupBy : std::uint8_t { site, module, size, stream, pool, segment, kind, lifetime };
+enum class GroupBy : std::uint8_t {
+  site,
+  line,
+  module,
+  size,
+  stream,
+  pool,
+  segment,
+  kind,
+  lifetime
+};
 /// "site", "module", ...: as --by has them.
 const std::vector<std::string>& group_names();
 /// Of one of these names.

@@ -210,7 +210,7 @@ class Writer {
   void groups() {
     const auto& list = report_.groups;
     if (list.empty()) return;
-    const bool sites = options_.by == GroupBy::site;
+    const bool sites = options_.by == GroupBy::site || options_.by == GroupBy::line;
     if (sites && list.size() == 1 && list.front().name.empty()) {
       sentence(
           "No call sites were recorded: torch.cuda.memory._record_memory_history(stacks="

@@ -99,7 +99,7 @@ void number_blocks(MemoryState& state, const Trace& trace) {
 std::vector<std::string> large_sites(const MomentReport& report, const Trace& trace) {
   std::vector<std::string> sites;
   const std::uint64_t all = report.sums.allocated_bytes;
-  for (const BlockGroup& group : group_blocks(report.state, GroupBy::site, &trace, nullptr)) {
+  for (const BlockGroup& group : group_blocks(report.state, GroupBy::line, &trace, nullptr)) {
     if (sites.size() == kSitesLeftOut) break;
     if (group.name.empty()) continue;
     if (static_cast<double>(group.bytes) < kLargeSite * static_cast<double>(all)) break;

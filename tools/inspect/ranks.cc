@@ -183,7 +183,7 @@ Rank rank_of(const MomentReport& report, const std::string& file) {
     rank.lost_bytes =
         report.sums.reserved_bytes - std::min(report.sums.reserved_bytes, report.sums.active_bytes);
   }
-  rank.places = group_blocks(report.state, GroupBy::site, nullptr, nullptr);
+  rank.places = group_blocks(report.state, GroupBy::line, nullptr, nullptr);
   rank.places_are_sites = std::any_of(rank.places.begin(), rank.places.end(),
                                       [](const BlockGroup& group) { return !group.name.empty(); });
   if (!rank.places_are_sites) {

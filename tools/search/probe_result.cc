@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/last_words.h"
 
@@ -133,9 +132,6 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
   if (const json* const row = first_that(
           *rows, [](const json& each) { return number(each, "caught_out_of_memory") > 0; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
-  }
-  if (const json* const row = first_that(*rows, is_estimate)) {
-    return is(Probed::not_known, kNotKnown, estimate_note(*row));
   }
   return is(Probed::fits, text_in((*rows)[0], "verdict"), "");
 }

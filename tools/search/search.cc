@@ -11,6 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/gapless.h"
+#include "tools/last_words.h"
 #include "tools/search/host_memory.h"
 
 namespace gapless::tools {
@@ -152,6 +153,7 @@ json Search::key(const SearchCell& cell, std::size_t index) {
           {"strict", options_.gpus.strict},
           {"unknown", options_.gpus.unknown},
           {"skew", options_.gpus.skew},
+          {"estimates", options_.gpus.estimates},
           {"allocator", cell.allocator},
           {"conf", cell.allocator == "gapless" ? options_.gpus.conf : ""},
           {"folder", fs::current_path().string()},
@@ -207,6 +209,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   if (options_.gpus.strict) words.emplace_back("--strict");
   add("--unknown", options_.gpus.unknown);
   add("--skew", fmt::format("{}", options_.gpus.skew));
+  if (options_.gpus.estimates) words.emplace_back("--estimates");
   words.emplace_back("--");
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());
@@ -262,9 +265,10 @@ int Search::run(const Told& told) {
     ProbeResult result = read_result(job, *over);
     const SearchCell& cell = cells_[job.cell];
     if (!first_done_ && result.probed == Probed::not_known) {
-      throw InputError(fmt::format("with {} ({}) it is not known whether it fits: {}\n{}",
-                                   text_of(command_.varied(), setting(cell, job.index)),
-                                   cell.allocator, result.reason, result.output));
+      throw ProgramFailed(fmt::format("with {} ({}) it is not known whether it fits: {}",
+                                      text_of(command_.varied(), setting(cell, job.index)),
+                                      cell.allocator, result.reason),
+                          lines_said(result.output));
     }
     kept_.keep(key(cell, job.index), result);
     learn(job.cell, job.index, std::move(result), told);

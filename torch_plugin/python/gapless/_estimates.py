@@ -156,7 +156,7 @@ def estimate_memory_usage(
     with tempfile.TemporaryDirectory(prefix="gapless-") as folder:
         path, sizes = pathlib.Path(folder, "work.pickle"), pathlib.Path(folder, "sizes.json")
         _dry_step.write(path, work)
-        done = _dryrun.run("dryrun", ["--gpu", ",".join([gpu or ROOMY] * num_gpus), "--allocator", allocator],
+        done = _dryrun.run("dryrun", ["--estimates", "--gpu", ",".join([gpu or ROOMY] * num_gpus), "--allocator", allocator],
                            _dry_step.program(path, str(batch_size // num_gpus), str(sizes)), timeout=timeout,
                            environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(num_gpus)))})
         rows = done.found or []

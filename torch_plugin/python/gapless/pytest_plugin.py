@@ -169,7 +169,7 @@ class _Runs:
         with tempfile.TemporaryDirectory(prefix="gapless-") as folder:
             told = pathlib.Path(folder, "reports")
             environment = {IN_TEST: json.dumps({"reports": str(told), "options": _own_options(self._config)})}
-            options = ["--gpu", marked.gpu, "--allocator", marked.allocator, *(["--context", marked.context] if marked.context else [])]
+            options = ["--estimates", "--gpu", marked.gpu, "--allocator", marked.allocator, *(["--context", marked.context] if marked.context else [])]
             try:
                 baseline = _baseline(_file_of(item)).get(_name_of(item), {}).get(marked.key)
                 done = _dryrun.run("dryrun", options, _words(item), timeout=marked.timeout, environment=environment)
