@@ -23,7 +23,7 @@ struct SimulatedGpus {
   std::string conf;               // gapless's options; empty: GAPLESS_CONF's
   bool strict = false;            // stop at the first function that is not simulated
   std::string unknown = "zeros";  // what is read where nobody knows it: or "noise"
-  bool estimates = false;  // sizes that follow from such numbers are taken as they come
+  bool estimates = false;         // sizes that follow from such numbers are taken as they come
   double skew = 0;    // by how much of the mean an expert has more than that, the busiest one
   std::string ranks;  // of equal ones, those to run (simgpu/process/ranks.h); empty: all
 };
