@@ -180,10 +180,11 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                   "half as much again (where the choice is not known)")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
-  command.add_flag("--estimates", gpus.estimates,
-                   "Take sizes that follow from numbers nobody knows (a router's loads, the boxes "
-                   "that a detector keeps) as they come, and say \"yes, by estimates\", where it is "
-                   "\"not known\" otherwise");
+  command.add_flag(
+      "--estimates", gpus.estimates,
+      "Take sizes that follow from numbers nobody knows (a router's loads, the boxes "
+      "that a detector keeps) as they come, and say \"yes, by estimates\", where it is "
+      "\"not known\" otherwise");
 }
 
 }  // namespace gapless::tools
