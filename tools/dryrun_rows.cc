@@ -256,7 +256,8 @@ std::vector<std::string> notes_of(const json& rows) {
   for (const json& row : rows) {
     for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
     const std::string note = estimate_note(row);
-    if (!note.empty() && !tells(row, note) && std::find(notes.begin(), notes.end(), note) == notes.end()) {
+    if (!note.empty() && !tells(row, note) &&
+        std::find(notes.begin(), notes.end(), note) == notes.end()) {
       notes.push_back(note);
     }
   }

@@ -295,15 +295,14 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   }
   add_headroom(run.rows, installed);
   if (run.rows.empty()) {
-    run.rows.push_back(
-        {{"pid", nullptr},
-         {"rank", nullptr},
-         {"device", nullptr},
-         {"allocator", allocator},
-         {"fits", nullptr},
-         {"verdict", "not known"},
-         {"reason", why_nothing(program, end, torch_without_cuda(reports), words)},
-         {"exit_status", end.ended.status()}});
+    run.rows.push_back({{"pid", nullptr},
+                        {"rank", nullptr},
+                        {"device", nullptr},
+                        {"allocator", allocator},
+                        {"fits", nullptr},
+                        {"verdict", "not known"},
+                        {"reason", why_nothing(program, end, torch_without_cuda(reports), words)},
+                        {"exit_status", end.ended.status()}});
     run.memory.emplace_back();
     run.told.push_back(json::object());
   }

@@ -45,7 +45,7 @@ std::string headroom_text(const json& row) {
 // "yes, but": what it is stands under the table.
 std::string short_verdict(const json& row) {
   const std::string verdict = row["verdict"];
-  return verdict.starts_with("yes, but") ? "yes, but"
+  return verdict.starts_with("yes, but")  ? "yes, but"
          : verdict.starts_with("yes, by") ? "by estimates"
                                           : verdict;
 }

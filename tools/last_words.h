@@ -30,7 +30,8 @@ std::string why_it_ended(const std::vector<std::string>& lines);
 /// The last of them, `most` at most.
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);
 
-/// A program that ended for another reason than memory: what() is a sentence, `said` its last words.
+/// A program that ended for another reason than memory: what() is a sentence, `said` its last
+/// words.
 class ProgramFailed : public InputError {
  public:
   ProgramFailed(const std::string& sentence, std::vector<std::string> said)

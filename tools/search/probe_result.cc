@@ -104,7 +104,8 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
     return is(Probed::not_known, kNotKnown,
               fmt::format("it did not end within {:.0f} s (--timeout)", over.seconds));
   }
-  if (result.rows.empty()) return is(Probed::not_known, kNotKnown, why_it_ended(lines_said(output)));
+  if (result.rows.empty())
+    return is(Probed::not_known, kNotKnown, why_it_ended(lines_said(output)));
   if (const json* const row =
           first_that(*rows, [](const json& each) { return each["fits"] == false; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
