@@ -27,6 +27,15 @@ def test_models_have_the_same_loss_and_gradients_when_they_are_patched(with_pack
     assert {name: value for name, value in values.items() if value != "ok"} == {}
 
 
+def test_gradients_are_the_same_under_ddp_and_fsdp(simulate):
+    """On the CPU, for of large messages between simulated GPUs only sizes are known."""
+    values = simulate("", words=["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend",
+                                 "c10d", "--rdzv-endpoint", "localhost:0", str(PROGRAMS / "losses_distributed.py")],
+                      PYTHONPATH=PACKAGE, OMP_NUM_THREADS="1").values()
+    assert len(values) == 7
+    assert {name: value for name, value in values.items() if value != "ok"} == {}
+
+
 LARGE_VOCABULARY = """
     import gapless, torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
