@@ -43,8 +43,8 @@ void DeviceAllocator::set_memory_comparer(Contents::Comparer comparer) {
   if (check_ != nullptr) check_->set_comparer(std::move(comparer));
 }
 
-bool DeviceAllocator::may_touch(Owner owner) const {
-  return main_.heap.streams().sets().pool_of(owner) == 0 && !captures();
+bool DeviceAllocator::may_touch(const Arena& arena, Owner owner) const {
+  return arena.heap.streams().sets().pool_of(owner) == 0 && !captures();
 }
 
 // --- blocks with a fence -------------------------------------------------------------------------
@@ -126,7 +126,7 @@ void DeviceAllocator::check_begin(const Arena& arena, BlockId id) {
   const Block& block = arena.heap.blocks()[id];
   const BlockFacts facts = facts_of(arena, id);
   check_->begin(arena.address_of(id), facts.bytes, facts.requested_bytes, facts.stream,
-                home_ranges(arena.heap, id), may_touch(block.owner));
+                home_ranges(arena.heap, id), may_touch(arena, block.owner));
 }
 
 void DeviceAllocator::check_end(const Arena& arena, BlockId id) {
@@ -138,7 +138,7 @@ void DeviceAllocator::check_end(const Arena& arena, BlockId id) {
     const DeviceIndex device = sets.stream(streams[i]).device;
     if (std::find(others.begin(), others.end(), device) == others.end()) others.push_back(device);
   }
-  check_->end(arena.address_of(id), others, home_ranges(arena.heap, id), may_touch(owner));
+  check_->end(arena.address_of(id), others, home_ranges(arena.heap, id), may_touch(arena, owner));
 }
 
 // --- what was found ------------------------------------------------------------------------------

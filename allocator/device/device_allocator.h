@@ -278,7 +278,7 @@ class DeviceAllocator {
   void check_begin(const Arena& arena, BlockId id);
   void check_end(const Arena& arena, BlockId id);
   /// Whether the block's memory may be touched now: it is no pool's, and no graph is captured.
-  [[nodiscard]] bool may_touch(Owner owner) const;
+  [[nodiscard]] bool may_touch(const Arena& arena, Owner owner) const;
   /// What checks found, on standard error. No lock may be held.
   void tell_mistakes() const;
   /// Where a block's bytes lie in the home, in its order.
