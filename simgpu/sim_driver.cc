@@ -152,6 +152,11 @@ std::uint64_t SimDriver::peak_used_bytes(DeviceIndex device) const {
   return memory_.device(device).peak_used_bytes;
 }
 
+std::vector<std::pair<DeviceAddress, Mapping>> SimDriver::mappings() const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.mappings_in(0, UINT64_MAX);
+}
+
 std::uint64_t SimDriver::bytes_of(MemHandle handle) const {
   const std::scoped_lock lock(mutex_);
   return memory_.bytes_of(handle);

@@ -79,6 +79,8 @@ class SimDriver final : public Driver {
   [[nodiscard]] std::uint64_t peak_used_bytes(DeviceIndex device) const;
   /// Host memory that handles of the device take.
   [[nodiscard]] std::uint64_t used_host_bytes(DeviceIndex device) const;
+  /// What is mapped anywhere, by address.
+  [[nodiscard]] std::vector<std::pair<DeviceAddress, Mapping>> mappings() const;
   /// Memory behind a handle; 0 for one that is not held.
   [[nodiscard]] std::uint64_t bytes_of(MemHandle handle) const;
   /// Whether it is mapped anywhere.

@@ -38,6 +38,8 @@ void MemoryCheck::note_call_site(const std::function<std::string()>& source) {
   thread_call_site() = source ? source() : std::string();
 }
 
+const std::string& MemoryCheck::call_site() { return thread_call_site(); }
+
 Fence::Block* MemoryCheck::fence_off(std::uint64_t bytes, StreamHandle stream) {
   if (!fences_ || !fence_.picks(bytes, thread_call_site())) return nullptr;
   Fence::Block* const block = fence_.make(bytes, stream, thread_call_site());

@@ -40,6 +40,8 @@ class MemoryCheck {
 
   /// Where the thread's next request comes from, as `source` says: "train.py:42 (step)".
   static void note_call_site(const std::function<std::string()>& source);
+  /// What that was.
+  [[nodiscard]] static const std::string& call_site();
 
   /// A block with a fence for the thread's request; nullptr where it is to have none.
   Fence::Block* fence_off(std::uint64_t bytes, StreamHandle stream);
@@ -63,6 +65,8 @@ class MemoryCheck {
   /// All that was found, the last kKept of it.
   [[nodiscard]] const std::vector<Mistake>& mistakes() const { return mistakes_; }
   [[nodiscard]] std::uint64_t found() const { return found_; }
+  /// A sentence of somebody else's, to be told with what is found.
+  void add_news(std::string sentence) { news_.push_back(std::move(sentence)); }
   /// Sentences for what was found since the last call.
   std::vector<std::string> take_news();
   /// The live blocks, by address; those with a fence last.

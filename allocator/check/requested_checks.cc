@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "allocator/base/bytes.h"
+#include "allocator/check/nvtx.h"
 
 namespace gapless {
 namespace {
@@ -58,6 +59,7 @@ std::string text_of(const RequestedChecks& checks) {
   add(checks.poison, "poison");
   add(checks.redzones, "redzones");
   add(checks.fence, "fence");
+  add(checks.nvtx, "nvtx");
   return text.empty() ? "none" : text;
 }
 
@@ -67,10 +69,16 @@ bool read_checks(std::string_view text, RequestedChecks& checks, std::string& ca
     found.poison |= word == "poison";
     found.redzones |= word == "redzones";
     found.fence |= word == "fence";
-    return word == "poison" || word == "redzones" || word == "fence" || word == "none";
+    found.nvtx |= word == "nvtx";
+    return word == "poison" || word == "redzones" || word == "fence" || word == "nvtx" ||
+           word == "none";
   });
   if (!good) {
-    cause = "expected poison, redzones, fence, or several joined by +, or none";
+    cause = "expected poison, redzones, fence, nvtx, or several joined by +, or none";
+    return false;
+  }
+  if (found.nvtx && !nvtx::is_built()) {
+    cause = "gapless was built without NVTX: its header nvtx3/nvToolsExtMem.h was not found";
     return false;
   }
   checks = found;

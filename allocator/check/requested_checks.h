@@ -2,6 +2,7 @@
 //
 //   check:poison+redzones            both, of every block
 //   check:fence                      every block behind a fence (fence.h)
+//   check:nvtx                       a tool is told of every block
 //   fence:1/1000                     one request of a thousand, chosen at random
 //   fence:1/10+4MiB-1GiB             of those from 4 MiB to 1 GiB one of ten
 //   fence:train.py:42                those that line 42 of train.py makes
@@ -17,6 +18,7 @@ struct RequestedChecks {
   bool poison = false;
   bool redzones = false;
   bool fence = false;
+  bool nvtx = false;  // tell a tool of blocks (nvtx_memory.h)
 
   bool operator==(const RequestedChecks&) const = default;
 };

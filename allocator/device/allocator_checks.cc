@@ -1,15 +1,17 @@
 // DeviceAllocator: what the options `check` and `fence` ask for, where blocks begin and end.
 //
-//   alloc  -> alloc_behind_fence, or place with room for bands -> check_begin
-//   free   -> free_behind_fence, or check_end -> DeviceHeap::free
+//   alloc  -> alloc_behind_fence, or place with room for bands -> check_begin -> tell_begin
+//   free   -> free_behind_fence, or check_end -> tell_end -> DeviceHeap::free
 //
 // Blocks of private pools have none of it: graphs that were captured there write to memory that was
-// freed, and what the user's own allocator gave is laid out as she asked.
+// freed, and what the user's own allocator gave is laid out as she asked. A tool is told of them
+// (check:nvtx), and what is freed where graphs were captured is kept as long as these may run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 
+#include "allocator/base/bytes.h"
 #include "allocator/device/device_allocator.h"
 
 namespace gapless {
@@ -40,11 +42,20 @@ void DeviceAllocator::set_call_site_source(std::function<std::string()> source) 
 
 void DeviceAllocator::set_memory_comparer(Contents::Comparer comparer) {
   const std::scoped_lock lock(lock_);
-  if (check_ != nullptr) check_->set_comparer(std::move(comparer));
+  if (check_ == nullptr) return;
+  if (nvtx_ != nullptr && comparer) {
+    comparer = [this, inner = std::move(comparer)](DeviceAddress begin, std::uint64_t bytes,
+                                                   std::uint32_t word, StreamHandle stream,
+                                                   Difference& difference) {
+      const auto opened = nvtx_->memory().open(begin, bytes);
+      return inner(begin, bytes, word, stream, difference);
+    };
+  }
+  check_->set_comparer(std::move(comparer));
 }
 
-bool DeviceAllocator::may_touch(Owner owner) const {
-  return main_.heap.streams().sets().pool_of(owner) == 0 && !captures();
+bool DeviceAllocator::may_touch(const Arena& arena, Owner owner) const {
+  return arena.heap.streams().sets().pool_of(owner) == 0 && !captures();
 }
 
 // --- blocks with a fence -------------------------------------------------------------------------
@@ -61,6 +72,7 @@ bool DeviceAllocator::alloc_behind_fence(std::uint64_t bytes, StreamHandle strea
   note_memory();
   if (usage != nullptr) *usage = usage_with(bytes);
   address = block->facts.address;
+  tell_begin(address, bytes);
   if (log_.is_on()) log_.record(AllocatorEvent::Kind::alloc, address, bytes, stream);
   return true;
 }
@@ -76,6 +88,8 @@ Status DeviceAllocator::free_behind_fence(DeviceAddress address, Usage* usage) {
   if (log_.is_on()) {
     log_.record(AllocatorEvent::Kind::free, address, requested, block->facts.stream);
   }
+  // Its memory stays while it is pinned, or the driver refuses.
+  if (nvtx_ != nullptr) nvtx_->memory().keep(address, NvtxMemory::kUntilUnmapped);
   check_->end(*block, !captures());
   note_memory();
   if (usage != nullptr) *usage = usage_with(requested);
@@ -126,7 +140,8 @@ void DeviceAllocator::check_begin(const Arena& arena, BlockId id) {
   const Block& block = arena.heap.blocks()[id];
   const BlockFacts facts = facts_of(arena, id);
   check_->begin(arena.address_of(id), facts.bytes, facts.requested_bytes, facts.stream,
-                home_ranges(arena.heap, id), may_touch(block.owner));
+                home_ranges(arena.heap, id), may_touch(arena, block.owner));
+  tell_begin(arena.address_of(id), facts.requested_bytes);
 }
 
 void DeviceAllocator::check_end(const Arena& arena, BlockId id) {
@@ -138,7 +153,43 @@ void DeviceAllocator::check_end(const Arena& arena, BlockId id) {
     const DeviceIndex device = sets.stream(streams[i]).device;
     if (std::find(others.begin(), others.end(), device) == others.end()) others.push_back(device);
   }
-  check_->end(arena.address_of(id), others, home_ranges(arena.heap, id), may_touch(owner));
+  check_->end(arena.address_of(id), others, home_ranges(arena.heap, id), may_touch(arena, owner));
+  tell_end(arena.address_of(id), sets.pool_of(owner), others);
+}
+
+// --- what a tool is told -------------------------------------------------------------------------
+
+void DeviceAllocator::tell_begin(DeviceAddress address, std::uint64_t bytes) {
+  if (nvtx_ == nullptr) return;
+  const std::string& call_site = MemoryCheck::call_site();
+  nvtx_->memory().begin(address, bytes, call_site.empty() ? format_bytes(bytes) : call_site);
+  if (nvtx_->memory().nobody_listens() && !std::exchange(told_of_no_tool_, true)) {
+    check_->add_news(
+        "check:nvtx: no tool wants to know of blocks; compute-sanitizer does, where it starts the "
+        "program");
+  }
+}
+
+void DeviceAllocator::tell_end(DeviceAddress address, PoolIndex pool,
+                               std::span<const DeviceIndex> others) {
+  if (nvtx_ == nullptr) return;
+  NvtxMemory& memory = nvtx_->memory();
+  if (pool != 0 && pools_.has(pool) && pools_.at(pool).captured) return memory.keep(address, pool);
+  if (captures()) return memory.keep(address, NvtxMemory::kWhileCapturing);
+  // Work that was given to the device before the free is not to be taken for use after it.
+  (void)driver_.device_synchronize(device_);
+  for (const DeviceIndex other : others) {
+    if (other != device_) (void)driver_.device_synchronize(other);
+  }
+  memory.end(address);
+  memory.forget(NvtxMemory::kWhileCapturing);
+}
+
+void DeviceAllocator::tell_pool_is_gone(PoolIndex pool) {
+  NvtxMemory& memory = nvtx_->memory();
+  if (captures()) return memory.move(pool, NvtxMemory::kWhileCapturing);
+  (void)driver_.device_synchronize(device_);
+  memory.forget(pool);
 }
 
 // --- what was found ------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ void DeviceAllocator::note_pool_free(PoolIndex index, std::uint64_t bytes) {
 void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (pool.users != 0 || pool.live_blocks != 0 || pools_.is_begun(pool.index)) return;
   saved_.forget(pool.index);
+  if (nvtx_ != nullptr) tell_pool_is_gone(pool.index);
   if (const auto found = sourced_.find(pool.index); found != sourced_.end()) {
     DeviceHeap& heap = found->second->arena.heap;
     heap.open_pool(pool.index);
@@ -275,6 +276,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     free_block(arena, arena.take(delta.freed.back()));
   }
   heap.unite_for_restore(pool->index);
+  if (check_ != nullptr) MemoryCheck::note_call_site({});  // no request's
   for (const auto& [address, block] : wanted) {
     // The pool may have been given up and made again meanwhile.
     const Owner owner = heap.owner_in_pool(block->owner, pool->index);
@@ -282,6 +284,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
     const std::uint64_t bytes = block->place.spot.size * kUnitBytes;
     note_pool_block(pool->index, bytes);
     note_block(arena, placed, owner, bytes, bytes - block->slack_bytes);
+    if (check_ != nullptr) check_begin(arena, placed.block);
     delta.allocated.push_back(address);
   }
   if (statistics_.has_deferred()) statistics_.note_active();

@@ -11,15 +11,16 @@ namespace gapless {
 
 DeviceAllocator::DeviceAllocator(Driver& driver, DeviceIndex device,
                                  const DeviceProperties& properties, const Options& options)
-    : driver_(driver),
+    : nvtx_(options.check.nvtx ? std::make_unique<NvtxDriver>(driver) : nullptr),
+      driver_(nvtx_ == nullptr ? driver : *nvtx_),
       device_(device),
       properties_(properties),
       options_(options),
-      main_(driver, device, properties, options),
+      main_(driver_, device, properties, options),
       soft_limit_(options.soft_limit),
       watches_frees_(soft_limit_.is_set()),
-      saved_(driver, device),
-      deferred_(driver) {
+      saved_(driver_, device),
+      deferred_(driver_) {
   if (options.check != RequestedChecks{} || options.fence.one_of != 0) make_check();
   main_.heap.set_reserved_elsewhere([this] { return reserved_beside(main_.heap); });
   main_.heap.streams().set_unseen_captures([this] { return may_capture_unseen(main_.heap); });

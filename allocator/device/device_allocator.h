@@ -20,6 +20,7 @@
 #include "allocator/base/mutex.h"
 #include "allocator/base/status.h"
 #include "allocator/check/memory_check.h"
+#include "allocator/check/nvtx_driver.h"
 #include "allocator/device/arena.h"
 #include "allocator/device/deferred_frees.h"
 #include "allocator/device/event_log.h"
@@ -277,8 +278,14 @@ class DeviceAllocator {
   /// A block of an arena begins to live, or ends; where checks are asked for.
   void check_begin(const Arena& arena, BlockId id);
   void check_end(const Arena& arena, BlockId id);
+  /// The tool is told of a block of so many bytes, where check:nvtx is asked for; or that it ends,
+  /// which other devices' work may have used.
+  void tell_begin(DeviceAddress address, std::uint64_t bytes);
+  void tell_end(DeviceAddress address, PoolIndex pool, std::span<const DeviceIndex> others);
+  /// The pool is given up: nobody runs its graphs any more.
+  void tell_pool_is_gone(PoolIndex pool);
   /// Whether the block's memory may be touched now: it is no pool's, and no graph is captured.
-  [[nodiscard]] bool may_touch(Owner owner) const;
+  [[nodiscard]] bool may_touch(const Arena& arena, Owner owner) const;
   /// What checks found, on standard error. No lock may be held.
   void tell_mistakes() const;
   /// Where a block's bytes lie in the home, in its order.
@@ -438,12 +445,14 @@ class DeviceAllocator {
 
   mutable Mutex lock_;
   AfterFork after_fork_{[this] { lock_.abandon(); }};
-  Driver& driver_;
+  std::unique_ptr<NvtxDriver> nvtx_;  // nullptr: check:nvtx is not asked for
+  Driver& driver_;                    // that, or what it stands in front of
   DeviceIndex device_;
   DeviceProperties properties_;
   Options options_;
   Arena main_;
   std::unique_ptr<MemoryCheck> check_;  // nullptr: none is asked for
+  bool told_of_no_tool_ = false;
   std::function<std::string()> call_site_source_;
   std::map<PoolIndex, std::unique_ptr<SourcedArena>> sourced_;
   std::vector<std::unique_ptr<SourcedArena>> spent_;  // given up; still with memory

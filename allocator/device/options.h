@@ -61,7 +61,8 @@ enum class DumpSignal : std::uint8_t { none, usr1, usr2 };
   X(flag, edge_sharing, true, "a window may begin and end inside partly used pages")               \
   X(flag, vmm, true, "use virtual memory management where the device has it")                      \
   X(checks_choice, check, RequestedChecks{},                                                       \
-    "mistakes in the use of memory to look for: poison, redzones, fence, joined by +, or none")    \
+    "mistakes in the use of memory to look for: poison, redzones, fence; nvtx: tell "              \
+    "compute-sanitizer of blocks; joined by +, or none")                                           \
   X(fence_choice, fence, FencedRequests{},                                                         \
     "requests that get a fence: 1/1000, 4MiB-1GiB, train.py:42, joined by +, or none")             \
   X(flag, check_stop, false, "abort where a check finds something")                                \

@@ -29,9 +29,10 @@ class ForwardingDriver : public Driver {
   DriverStatus address_reserve(std::uint64_t bytes, std::uint64_t alignment,
                                DeviceAddress& address) final;
   DriverStatus address_free(DeviceAddress address, std::uint64_t bytes) final;
-  DriverStatus mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) final;
-  DriverStatus mem_unmap(DeviceAddress address, std::uint64_t bytes) final;
-  DriverStatus mem_set_access(DeviceAddress address, std::uint64_t bytes, DeviceIndex device) final;
+  DriverStatus mem_map(DeviceAddress address, std::uint64_t bytes, MemHandle handle) override;
+  DriverStatus mem_unmap(DeviceAddress address, std::uint64_t bytes) override;
+  DriverStatus mem_set_access(DeviceAddress address, std::uint64_t bytes,
+                              DeviceIndex device) override;
   DriverStatus mem_alloc(DeviceIndex device, std::uint64_t bytes, DeviceAddress& address) override;
   DriverStatus mem_free(DeviceIndex device, DeviceAddress address) override;
   DriverStatus stream_create(DeviceIndex device, StreamHandle& stream) final;
@@ -50,11 +51,11 @@ class ForwardingDriver : public Driver {
   DriverStatus event_query(DeviceIndex device, EventHandle event) final;
   DriverStatus event_synchronize(DeviceIndex device, EventHandle event) final;
   DriverStatus memset_d32(DeviceIndex device, DeviceAddress address, std::uint32_t value,
-                          std::uint64_t count, StreamHandle stream) final;
+                          std::uint64_t count, StreamHandle stream) override;
   DriverStatus copy_to_device(DeviceIndex device, DeviceAddress target, const void* source,
-                              std::uint64_t bytes, StreamHandle stream) final;
+                              std::uint64_t bytes, StreamHandle stream) override;
   DriverStatus copy_to_host(DeviceIndex device, void* target, DeviceAddress source,
-                            std::uint64_t bytes, StreamHandle stream) final;
+                            std::uint64_t bytes, StreamHandle stream) override;
   bool knows_contents(DeviceIndex device, DeviceAddress address, std::uint64_t bytes) final {
     return inner_.knows_contents(device, address, bytes);
   }

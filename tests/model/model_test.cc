@@ -87,6 +87,11 @@ std::vector<Case> cases() {
   checked.check = {.poison = true, .redzones = true, .fence = false};
   Options fenced = checked;
   fenced.fence.one_of = 5;
+  Options told = few_windows;
+  told.check.nvtx = true;
+  Options told_and_checked = checked;
+  told_and_checked.check.nvtx = true;
+  told_and_checked.fence.one_of = 5;
   const auto machine = [](const Options& options, std::uint32_t streams, bool vmm = true,
                           const ProgramStyle& style = {}) {
     MachineOptions made;
@@ -130,6 +135,11 @@ std::vector<Case> cases() {
       {"checked_no_vmm", machine(checked, 2, false), three, 0.2},
       {"fenced_pools", machine(fenced, 3), pools, 0.2},
       {"fenced_and_faults", machine(fenced, 4), pools_faults, 0.2},
+      {"told", machine(told, 3), pools, 0.1},
+      {"told_checkpoints", machine(told, 3), checkpoints, 0.1},
+      {"told_two_devices_and_faults", machine(told, 3, true, two_devices), two_devices, 0.1},
+      {"told_and_checked_and_faults", machine(told_and_checked, 4), pools_faults, 0.1},
+      {"told_no_vmm", machine(told, 3, false), pools, 0.1},
   };
 }
 
@@ -189,6 +199,8 @@ class Program {
   std::size_t live_ = 0;      // before the turn
 };
 
+bool can_run(const Case& c) { return !c.machine.allocator.check.nvtx || NvtxTool::is_there(); }
+
 // Runs a random program; on failure tells how to run it again.
 void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint32_t validate_every,
          Tally& tally) {
@@ -226,6 +238,7 @@ void run(const Case& c, std::uint64_t seed, std::uint64_t operations, std::uint3
 }
 
 TEST_P(Model, HoldsAfterEveryOperation) {
+  if (!can_run(GetParam())) GTEST_SKIP() << NvtxTool::kMissing;
   const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 1);
   Tally tally;
   for (std::uint64_t seed = first; seed < first + 4; ++seed) {
@@ -235,6 +248,7 @@ TEST_P(Model, HoldsAfterEveryOperation) {
 }
 
 TEST_P(Model, HoldsInLongRuns) {
+  if (!can_run(GetParam())) GTEST_SKIP() << NvtxTool::kMissing;
   const std::uint64_t first = environment("GAPLESS_MODEL_SEED", 100);
   const std::uint64_t asked = environment("GAPLESS_MODEL_OPS", 100000);
   const std::uint64_t operations =

@@ -37,6 +37,7 @@ Machine::Machine(const MachineOptions& options)
   }
   DeviceProperties properties;
   gpu_.device_properties(0, properties);
+  if (options.allocator.check.nvtx) tool_.emplace();
   allocator_.emplace(faulty_, 0, properties, options.allocator);
   if (options.peer) {
     gpu_.stream_create(1, elsewhere_.handle);
@@ -158,6 +159,7 @@ void Machine::forget(std::size_t index) {
   live_.pop_back();
   if (block.capture != 0 && !is_capturing(block.last_user)) freed_users_.insert(block.last_user);
   count(block, false);
+  note_told_end(block);
   if (block.pins != 0) {
     held_blocks_.push_back(block);
   } else {
@@ -369,6 +371,7 @@ std::string Machine::run(const Op& op) {
   if (wrong.empty()) wrong = check_statistics();
   if (wrong.empty() && recorded_) wrong = check_recording();
   if (wrong.empty()) wrong = judge_debts();
+  if (wrong.empty() && tool_) wrong = judge_told();
   if (wrong.empty()) {
     const auto violations = gpu_.violations();
     if (violations.size() > judged_violations_) wrong = violations[judged_violations_];
@@ -427,6 +430,7 @@ std::string Machine::finish() {
   if (allocator_->mistakes_found() != 0) return to_text(allocator_->mistakes().front());
   recorded_.reset();
   allocator_.reset();
+  if (tool_ && !tool_->heaps().empty()) return "the tool knows of memory that is gone";
   if (const std::string leaks = gpu_.leaks(); !leaks.empty()) return "left behind: " + leaks;
   if (gpu_.used_bytes(0) != 0) return "device memory is left behind";
   const auto violations = gpu_.violations();

@@ -4,8 +4,8 @@
 // physical memory, whatever addresses they have; that every byte of a block is mapped and
 // accessible; alignment; that the statistics equal a plain model's; that reserved equals what the
 // device has given and keeps within the limit; that a request is refused only if it would not fit,
-// and nothing has changed then (WhatFits says what is free); the heap's validate(); and that
-// nothing is left at the end.
+// and nothing has changed then (WhatFits says what is free); what a tool is told (check:nvtx); the
+// heap's validate(); and that nothing is left at the end.
 #pragma once
 
 #include <map>
@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "allocator/base/bytes.h"
+#include "allocator/base/range_set.h"
 #include "allocator/device/device_allocator.h"
 #include "allocator/driver/faulty_driver.h"
 #include "simgpu/sim_driver.h"
 #include "tests/support/expected_statistics.h"
+#include "tests/support/nvtx_tool.h"
 #include "tests/support/op.h"
 #include "tests/support/recorded_events.h"
 #include "tests/support/what_fits.h"
@@ -173,6 +175,12 @@ class Machine {
     return align_up(options_.allocator.page_size,
                     options_.has_vmm ? options_.granularity_bytes : 2 << 20);
   }
+  /// With check:nvtx: whether the tool knows each block's bytes, and no others.
+  std::string judge_told();
+  /// A block is freed: its bytes may stay known to the tool where a graph may use them.
+  void note_told_end(const Live& block);
+  /// Whether the allocator must suppose that a graph is captured.
+  [[nodiscard]] bool may_capture() const { return capturing_ || !begun_.empty(); }
   std::string check_statistics();
   std::string check_recording();
   /// A block begins to live, or ends.
@@ -183,6 +191,9 @@ class Machine {
   void defer(const Live& block);
 
   MachineOptions options_;
+  std::optional<NvtxTool> tool_;     // with check:nvtx
+  std::map<PoolId, RangeSet> kept_;  // what graphs of that pool may use; {0, 0}: freed in a capture
+  RangeSet kept_fenced_;
   simgpu::SimDriver gpu_;
   FaultyDriver faulty_;
   std::vector<StreamHandle> streams_;

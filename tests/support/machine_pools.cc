@@ -155,6 +155,7 @@ void Machine::drop_pin(Live& block) {
                                  [&](const Live& one) { return &one == &block; });
   if (held == held_blocks_.end()) return;
   vacate(block);
+  note_told_end(block);
   held_blocks_.erase(held);
 }
 

@@ -310,6 +310,36 @@ TEST(Poison, IsWhatNewAndFreedMemoryHolds) {
   device.free(keeps);
 }
 
+// Whose blocks these are is a matter of their own heap: numbers of streams and pools there mean
+// others in the device's.
+TEST(Poison, LeavesMemoryOfTheUsersOwnAllocatorAlone) {
+  Checked device("check:poison");
+  const DeviceAddress keeps = device.alloc(4096);
+  const DeviceAddress others = device.alloc(4096, device.side);
+  const PoolId pool{0, 1};
+  ASSERT_EQ(device.allocator().retain_pool(pool), Status::ok);
+  const auto take = [&](std::uint64_t bytes) {
+    DeviceAddress address = 0;
+    device.gpu().mem_alloc(0, bytes, address);
+    device.gpu().memset_d32(0, address, 7, bytes / 4, 0);
+    return address;
+  };
+  const auto give = [&](DeviceAddress address, std::uint64_t /*bytes*/) {
+    device.gpu().mem_free(0, address);
+  };
+  ASSERT_EQ(device.allocator().set_pool_source(pool, {take, give}), Status::ok);
+  ASSERT_EQ(device.allocator().begin_pool(pool, [](StreamHandle) { return true; }), Status::ok);
+  const DeviceAddress block = device.alloc(4096);
+  ASSERT_EQ(device.allocator().end_pool(pool), Status::ok);
+  EXPECT_EQ(device.word_at(block), 7U);
+  device.free(block);
+  EXPECT_EQ(device.word_at(block), 7U);
+  ASSERT_EQ(device.allocator().release_pool(pool), Status::ok);
+  ASSERT_EQ(device.allocator().release_pool(pool), Status::ok);
+  device.free(keeps);
+  device.free(others);
+}
+
 TEST(Poison, TellsOfWhatIsWrittenAfterItsFree) {
   Checked device("check:poison");
   const DeviceAddress keeps = device.alloc(4096);
