@@ -130,7 +130,8 @@ std::vector<BlockGroup> group_blocks(const MemoryState& state, GroupBy by, const
       gathered.group.requested_bytes += std::min(block.bytes, block.requested_bytes);
       ++gathered.group.blocks;
       if (!kind.empty()) gathered.kinds[kind] += block.bytes;
-      if (by != GroupBy::module && !told.called.empty()) gathered.called[told.called] += block.bytes;
+      if (by != GroupBy::module && !told.called.empty())
+        gathered.called[told.called] += block.bytes;
     }
   }
   std::vector<BlockGroup> list;
