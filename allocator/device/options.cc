@@ -258,7 +258,7 @@ std::vector<std::string> passed_over(std::string_view text) {
 
 Options read_options(std::string_view text, std::string_view from) {
   std::vector<std::string> mistakes;
-  const Options options = parse_options(text, mistakes);
+  Options options = parse_options(text, mistakes);
   if (mistakes.empty()) return options;
   std::string all;
   for (const std::string& mistake : mistakes) all += (all.empty() ? "" : "; ") + mistake;

@@ -96,7 +96,7 @@ Trace corpus_program(const ProgramId& id, const std::string& family) {
   Draw draw(own_seed(id), 4);
   const std::uint64_t most_bytes = draw.octaves(2ULL << 30, kMostProgramBytes);
   const std::uint64_t least_bytes = std::max(kLeastProgramBytes, most_bytes / 6);
-  constexpr std::uint64_t kLargestBatch = 64 * 64;
+  constexpr std::uint64_t kLargestBatch = std::uint64_t{64} * 64;
   ProgramScale scale;
   bool was_too_large = false;
   constexpr int kTries = 24;

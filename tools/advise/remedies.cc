@@ -373,36 +373,34 @@ class Maker {
     if (!remedy.why_not.empty()) remedy.how = "torch.autocast(\"cuda\", torch.bfloat16)";
   }
 
-  [[nodiscard]] bool lies_in(const HeldBlock& block,
-                             const std::function<bool(const ParameterFacts&)>& which) const {
-    return block.holder == Holder::parameters &&
-           std::any_of(facts_.largest.begin(), facts_.largest.end(),
-                       [&](const ParameterFacts& one) {
-                         return one.address >= block.address &&
-                                one.address < block.address + block.bytes && which(one);
-                       });
-  }
-
   void frozen_in_half() {
     if (!trains()) return;
+    std::uint64_t all = 0;
+    std::uint64_t frozen = 0;  // in float32
     std::uint64_t low = 0;
-    std::uint64_t full = 0;
     for (const ParameterFacts& group : facts_.groups) {
       if (group.device != "cuda") continue;
-      (group.dtype == "float32" ? full : low) += group.numbers;
+      all += group.bytes;
+      if (group.dtype != "float32") low += group.bytes;
+      if (group.dtype == "float32" && !group.trained) frozen += group.bytes;
     }
-    if (low <= full) return;
+    if (frozen == 0) return;
+    const double kept = 1 - 0.5 * static_cast<double>(frozen) / static_cast<double>(all);
     const std::uint64_t left = peak_if(blocks_, [&](const HeldBlock& block) {
-      return lies_in(block, [](const auto& one) { return one.dtype == "float32" && !one.trained; })
-                 ? 0.5
-                 : 1.0;
+      return block.holder == Holder::parameters ? kept : 1.0;
     });
     if (!is_worth(left)) return;
-    Remedy& remedy =
-        add("half-frozen", "the frozen float32 parameters in bfloat16, as the others are",
-            Lost::quality, "little: they are not trained",
-            "cast them back (parameter.data = parameter.data.to(torch.bfloat16)), or do not "
-            "call what turned them to float32");
+    // Where most are in half precision already, something made these wide.
+    const bool was_made = low > frozen;
+    Remedy& remedy = add(
+        "half-frozen",
+        was_made ? "the frozen float32 parameters in bfloat16, as the others are"
+                 : "the frozen float32 parameters in bfloat16",
+        Lost::quality, "little: they are not trained",
+        was_made ? "cast them back (parameter.data = parameter.data.to(torch.bfloat16)), or do not "
+                   "call what turned them to float32"
+                 : "load the model so (from_pretrained(..., dtype=torch.bfloat16)), before adapters "
+                   "are added");
     remedy.estimate = {left, false, "those parameters at half their size"};
     remedy.why_not = "the program's code has to be changed for it";
   }

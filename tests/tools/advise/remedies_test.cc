@@ -98,6 +98,45 @@ TEST(Remedies, LeaveOutWhatIsDoneOrWouldBeNothing) {
   EXPECT_THAT(find(remedies, "zero-3"), IsNull());  // of one rank
 }
 
+// Groups of parameters on the GPU, as the watch tells them.
+json parameters(std::initializer_list<std::tuple<const char*, bool, std::uint64_t>> groups) {
+  json all = json::array();
+  for (const auto& [dtype, trained, bytes] : groups) {
+    all.push_back({{"dtype", dtype},
+                   {"trained", trained},
+                   {"device", "cuda"},
+                   {"module", "Linear"},
+                   {"numbers", bytes / 2},
+                   {"bytes", bytes}});
+  }
+  return {{"groups", all}, {"largest", json::array()}};
+}
+
+TEST(Remedies, HaveFrozenParametersInHalfPrecision) {
+  const auto peak = [](const json& groups) -> std::pair<std::uint64_t, std::string> {
+    json program = trained_program();
+    program["parameters"] = groups;
+    RecordedProgram run(program);
+    run.block(Holder::parameters, 10 * GiB)
+        .block(Holder::activations, 10 * GiB)
+        .peak(0, 20 * GiB);
+    const Settings settings({"python", "train.py"}, run.subject().facts());
+    const auto remedies = remedies_of(run.subject(), run.subject(), settings);
+    const Remedy* const half = find(remedies, "half-frozen");
+    if (half == nullptr) return {};
+    return {half->estimate->allocated_bytes, half->how};
+  };
+  // A base that was loaded as float32; and an embedding that something turned to it.
+  const auto base = peak(parameters({{"float32", false, 8 * GiB}, {"float32", true, 2 * GiB}}));
+  EXPECT_EQ(base.first, 16 * GiB);
+  EXPECT_THAT(base.second, HasSubstr("from_pretrained(..., dtype=torch.bfloat16)"));
+  const auto made = peak(parameters({{"bfloat16", false, 8 * GiB}, {"float32", false, 2 * GiB}}));
+  EXPECT_EQ(made.first, 19 * GiB);
+  EXPECT_THAT(made.second, HasSubstr("cast them back"));
+  EXPECT_EQ(peak(parameters({{"bfloat16", false, 8 * GiB}, {"float32", true, 2 * GiB}})).first, 0U);
+  EXPECT_EQ(peak(parameters({{"float32", true, 10 * GiB}})).first, 0U);
+}
+
 TEST(Remedies, HaveALossWithoutLogitsWhereAHeadMadeThem) {
   for (const bool head : {true, false}) {
     json program = trained_program();
