@@ -32,6 +32,9 @@ bool ended_well(const ProcessEnd& end) {
 // was had again in between, it is not.
 bool ended_by_refusal(const ProcessFacts& facts) {
   if (facts.thread_ended) return ended_well(facts.end) || gave_up(facts.end);
+  // A notebook's kernel hands its exceptions to who asked, and ends well itself.
+  const bool exited_well = facts.end.how == How::exited && facts.end.code == 0;
+  if (facts.command_failed && exited_well && facts.out_of_memory > facts.survived) return true;
   const bool raised = facts.exception && facts.exception->out_of_memory;
   if (raised && was_ended(facts.end)) return true;
   if (!gave_up(facts.end)) return false;

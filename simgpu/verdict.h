@@ -40,6 +40,8 @@ struct ProcessFacts {
   std::uint64_t survived = 0;
   /// A thread ended by running out of memory, which nobody caught.
   bool thread_ended = false;
+  /// It is a helper of the command's, and the command ended with an error.
+  bool command_failed = false;
   /// The exception that ended it, where its language has such and told.
   struct Exception {
     std::string type;

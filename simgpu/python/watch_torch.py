@@ -76,10 +76,22 @@ def _owner(frame) -> str:
     return "library" if _PACKAGES.match(str(getattr(package, "__file__", None) or "")) else "user"
 
 
+def _cell(path: str) -> str | None:
+    """ "In[3]", of a notebook's cell: IPython compiles each as a file of its own that is not there."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is None or not shells.InteractiveShell.initialized():
+        return None
+    named = getattr(shells.InteractiveShell.instance().compile, "format_code_name", lambda path: None)(path)
+    return named[1] if named else None
+
+
 def _text(frame, number: int) -> str:
-    """ "train.py:12", "transformers/trainer.py:2500": as short as it is clear."""
+    """ "train.py:12", "transformers/trainer.py:2500", "In[3]:2": as short as it is clear."""
     path = frame.f_code.co_filename
-    if not path.startswith("<"):
+    cell = _cell(path)
+    if cell:
+        path = cell
+    elif not path.startswith("<"):
         path = _PACKAGES.sub("", os.path.abspath(path))
         here = os.getcwd().rstrip(os.sep) + os.sep
         path = path[len(here):] if path.startswith(here) else path

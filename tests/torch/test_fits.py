@@ -336,6 +336,28 @@ except KeyboardInterrupt:
 """
 
 
+NOTEBOOK = """
+import subprocess, sys
+kernel = '''
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import torch")
+shell.run_cell("x = torch.empty(9, device='cuda')" + chr(10) + "y = torch.empty(2 << 30, device='cuda')")
+'''
+subprocess.run([sys.executable, "-c", kernel], check=True)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_a_notebook_that_is_executed_dies_in_its_cell(fits):
+    """What runs it has the error; the kernel that met it ends well."""
+    said = fits(NOTEBOOK, "--gpu", "1GiB", arguments=("1",), status=3)
+    assert said.row["fits"] is False
+    assert "no: 8.00 GiB asked in step 0 (In[1]:2), with 512 bytes allocated" in said.text
+    said = fits(NOTEBOOK, "--gpu", "1GiB", arguments=("0",))
+    assert said.row["verdict"] == "yes, but 1 out of memory caught"
+
+
 @pytest.mark.parametrize("caught", [True, False])
 def test_one_that_is_stopped_is_not_known_to_fit(fits, tmp_path, caught):
     """Not even where it takes its interruption for a good end."""

@@ -54,6 +54,19 @@ TEST(Verdict, GarbageThatMayBeCollectedLaterIsNoYes) {
   EXPECT_THAT(judge(facts).reason, HasSubstr("while 5.00 MiB were held by reference cycles"));
 }
 
+TEST(Verdict, WhatAHelperMetLastIsWhyItsCommandFailed) {
+  ProcessFacts kernel = ended(How::exited, 0, 1, 0);
+  EXPECT_EQ(judge(kernel).text(), "yes, after 1 out of memory");
+  kernel.command_failed = true;
+  EXPECT_EQ(judge(kernel).text(), "no");
+  kernel = ended(How::exited, 0, 2, 2);  // it went on, and the command failed of something else
+  kernel.command_failed = true;
+  EXPECT_EQ(judge(kernel).text(), "yes, after 2 out of memory");
+  kernel = ended(How::continued, 0, 1, 0);
+  kernel.command_failed = true;
+  EXPECT_EQ(judge(kernel).text(), "yes, after 1 out of memory");
+}
+
 TEST(Verdict, OnlyAGoodEndIsAYes) {
   EXPECT_EQ(judge(ended(How::exited, 0)).text(), "yes");
   EXPECT_EQ(judge(ended(How::continued, 0)).text(), "yes");
