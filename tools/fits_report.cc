@@ -145,7 +145,7 @@ void judge(json& row, const WatchedEnd& end, const std::string& asked) {
     }
     std::vector<std::string> buts;
     if (const std::uint64_t retries = number(row["retries"]); retries != 0) {
-      buts.push_back(fmt::format("{} stalls in {}", with_commas(number(row["stalls"])),
+      buts.push_back(fmt::format("{} in {}", times(number(row["stalls"]), "stall", "stalls"),
                                  times(retries, "retry", "retries")));
     }
     if (const std::uint64_t caught = number(row["caught_out_of_memory"]); caught != 0) {

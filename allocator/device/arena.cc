@@ -92,7 +92,7 @@ DriverStatus SourceDriver::mem_free(DeviceIndex device, DeviceAddress address) {
 }
 
 SourcedArena::SourcedArena(Driver& inner, DeviceIndex device, DeviceProperties properties,
-                           Options options, PoolSource source)
+                           const Options& options, PoolSource source)
     : driver(inner, std::move(source)),
       arena(driver, device, plain_only(std::move(properties)), options) {}
 

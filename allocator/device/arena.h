@@ -88,8 +88,8 @@ class SourceDriver final : public ForwardingDriver {
 
 /// The arena of such a pool.
 struct SourcedArena {
-  SourcedArena(Driver& inner, DeviceIndex device, DeviceProperties properties, Options options,
-               PoolSource source);
+  SourcedArena(Driver& inner, DeviceIndex device, DeviceProperties properties,
+               const Options& options, PoolSource source);
 
   SourceDriver driver;
   Arena arena;

@@ -355,7 +355,7 @@ def test_a_notebook_that_is_executed_dies_in_its_cell(fits):
     assert said.row["fits"] is False
     assert "no: 8.00 GiB asked in step 0 (In[1]:2), with 512 bytes allocated" in said.text
     said = fits(NOTEBOOK, "--gpu", "1GiB", arguments=("0",))
-    assert said.row["verdict"] == "yes, but 1 out of memory caught"
+    assert said.row["verdict"] == "yes, but 1 stall in 1 retry and 1 out of memory caught"
 
 
 @pytest.mark.parametrize("caught", [True, False])

@@ -392,15 +392,16 @@ class Maker {
     if (!is_worth(left)) return;
     // Where most are in half precision already, something made these wide.
     const bool was_made = low > frozen;
-    Remedy& remedy = add(
-        "half-frozen",
-        was_made ? "the frozen float32 parameters in bfloat16, as the others are"
-                 : "the frozen float32 parameters in bfloat16",
-        Lost::quality, "little: they are not trained",
-        was_made ? "cast them back (parameter.data = parameter.data.to(torch.bfloat16)), or do not "
-                   "call what turned them to float32"
-                 : "load the model so (from_pretrained(..., dtype=torch.bfloat16)), before adapters "
-                   "are added");
+    Remedy& remedy =
+        add("half-frozen",
+            was_made ? "the frozen float32 parameters in bfloat16, as the others are"
+                     : "the frozen float32 parameters in bfloat16",
+            Lost::quality, "little: they are not trained",
+            was_made
+                ? "cast them back (parameter.data = parameter.data.to(torch.bfloat16)), or do not "
+                  "call what turned them to float32"
+                : "load the model so (from_pretrained(..., dtype=torch.bfloat16)), before adapters "
+                  "are added");
     remedy.estimate = {left, false, "those parameters at half their size"};
     remedy.why_not = "the program's code has to be changed for it";
   }

@@ -117,9 +117,7 @@ TEST(Remedies, HaveFrozenParametersInHalfPrecision) {
     json program = trained_program();
     program["parameters"] = groups;
     RecordedProgram run(program);
-    run.block(Holder::parameters, 10 * GiB)
-        .block(Holder::activations, 10 * GiB)
-        .peak(0, 20 * GiB);
+    run.block(Holder::parameters, 10 * GiB).block(Holder::activations, 10 * GiB).peak(0, 20 * GiB);
     const Settings settings({"python", "train.py"}, run.subject().facts());
     const auto remedies = remedies_of(run.subject(), run.subject(), settings);
     const Remedy* const half = find(remedies, "half-frozen");
