@@ -165,7 +165,8 @@ void judge(json& row, const WatchedEnd& end, const std::string& asked) {
   }
 }
 
-// What was left of each GPU, whose memory its processes share.
+// What was left of each GPU, whose memory its processes share: as if all had their peaks at once.
+// Where that is more than there is they had not, and nothing is said.
 void add_headroom(json& rows, const std::vector<int>& installed) {
   std::map<int, std::uint64_t> used;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -175,9 +176,9 @@ void add_headroom(json& rows, const std::vector<int>& installed) {
     json& row = rows[i];
     row["headroom_bytes"] = nullptr;
     row["headroom_percent"] = nullptr;
-    if (row["fits"] != true) continue;
     const std::uint64_t total = number(row["total_bytes"]);
-    const std::uint64_t left = total - std::min(total, used[installed[i]]);
+    if (row["fits"] != true || used[installed[i]] > total) continue;
+    const std::uint64_t left = total - used[installed[i]];
     row["headroom_bytes"] = left;
     row["headroom_percent"] =
         total == 0 ? 0.0 : 100.0 * static_cast<double>(left) / static_cast<double>(total);
@@ -255,7 +256,8 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       std::optional<TracedMemory> traced;
       add_memory(row, memory, traced, notes);
       if (const json& row_memory = row["memory_at_peak"];
-          row_memory.is_object() && row_memory["allocated_bytes"] != row["peak_allocated_bytes"]) {
+          row_memory.is_object() &&
+          number(row_memory["allocated_bytes"]) != number(row["peak_allocated_bytes"])) {
         notes.push_back(fmt::format("what held the memory was told up to {} of {} allocated",
                                     format_bytes(number(row_memory["allocated_bytes"])),
                                     format_bytes(number(row["peak_allocated_bytes"]))));

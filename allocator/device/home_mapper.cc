@@ -163,6 +163,7 @@ DriverStatus HomeMapper::wake(std::vector<PageId>& frames) {
   if (!space_.clear_leftovers()) return DriverStatus::unknown;
   memory_.retry_releases();
   std::vector<MemoryPiece> pieces;
+  pieces.reserve(frames.size());
   for (const PageId page : frames) pieces.push_back({home_.frames().pages(page) * page_bytes_, 0});
   DriverStatus status = memory_.create(pieces);
   if (status != DriverStatus::ok) return status;

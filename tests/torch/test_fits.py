@@ -427,6 +427,17 @@ if len(sys.argv) == 1:
     assert by_device == {(0, 300): 1024 - 400, (1, 100): 1024 - 200 - 600, (1, 500): 1024 - 200 - 600}
 
 
+def test_headroom_is_not_told_of_processes_that_came_one_after_the_other(fits):
+    said = fits("""
+import subprocess, sys, torch
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, "train.py", "child"], check=True)
+x = torch.empty(600 << 20, dtype=torch.uint8, device="cuda")
+""", "--gpu", "1GiB")
+    assert [(row["fits"], row["headroom_bytes"]) for row in said.rows] == [(True, None)] * 2
+    assert "0.0 %" not in said.out
+
+
 def test_the_first_steps_may_be_enough(fits):
     said = fits("""
 import torch
