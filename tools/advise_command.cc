@@ -126,8 +126,6 @@ void add_advise(CLI::App& app, int& status) {
       "--write", arguments->folder,
       "Write the configuration files (Trainer's, accelerate's, DeepSpeed's) that the "
       "command names, as each remedy changes them, into this new folder");
-  command->add_flag("--worst-case", options.worst_case,
-                    "Feed the longest items that the data has, as gapless fits does");
   command
       ->add_option("--steps", options.steps,
                    "Stop each run after so many optimizer steps: what comes later is not seen then")

@@ -67,6 +67,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   for (json& row : outcome.rows) {
     row["ranks_not_run"] = outcome.absent;
     judge_estimates(row, arguments.gpus.estimates);
+    if (arguments.gpus.worst_case) note_worst_case(row);
   }
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;

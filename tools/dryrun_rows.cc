@@ -214,6 +214,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"unknown", record.unknown_noise ? "noise" : "zeros"},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
         {"unknown_workspaces", words_of(record.unknown_workspaces)},
+        {"data", member(report.torch, "data")},
         {"record", member(report.torch, "record")},
         {"exit_status", exit_status}};
     for (int device = 0; device < ProcessRecord::kDevices; ++device) {
@@ -260,12 +261,28 @@ std::vector<std::string> notes_of(const json& rows) {
         std::find(notes.begin(), notes.end(), note) == notes.end()) {
       notes.push_back(note);
     }
+    for (const json& loader : member(row, "data")) {
+      if (member(loader, "may_be_larger") != true) continue;
+      std::string text = "data: " + loader.value("text", "");
+      if (std::find(notes.begin(), notes.end(), text) == notes.end()) {
+        notes.push_back(std::move(text));
+      }
+    }
   }
   if (!unknown.empty()) {
     notes.push_back(fmt::format("peaks are lower bounds: workspaces of {} are not counted",
                                 fmt::join(unknown, ", ")));
   }
   return notes;
+}
+
+void note_worst_case(json& row) {
+  if (!row["data"].is_array() || !row["data"].empty()) return;
+  row["data"].push_back(
+      {{"may_be_larger", true},
+       {"text",
+        "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were its "
+        "own"}});
 }
 
 std::string text_of_rows(const json& rows, bool colour) {

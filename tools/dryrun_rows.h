@@ -21,4 +21,8 @@ std::string text_of_rows(const nlohmann::json& rows, bool colour);
 /// What makes one wary of their peaks: sentences.
 std::vector<std::string> notes_of(const nlohmann::json& rows);
 
+/// Where the longest items were asked for and there was no data to look for them in, that is added
+/// to what is said of the data.
+void note_worst_case(nlohmann::json& row);
+
 }  // namespace gapless::tools

@@ -35,7 +35,6 @@ using nlohmann::json;
 struct FitsArguments {
   SimulatedGpus gpus;
   std::vector<std::string> allocators = {"all"};
-  bool worst_case = false;
   std::uint64_t steps = 0;   // 0: as many as it makes
   double limit_seconds = 0;  // 0: none
   bool show_output = false;
@@ -60,7 +59,6 @@ FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
   traced.command = arguments.program.command;
   traced.gpus = arguments.gpus;
   traced.allocator = allocator;
-  traced.judging.worst_case = arguments.worst_case;
   traced.steps = arguments.steps;
   traced.limit_seconds = arguments.limit_seconds;
   traced.show_output = arguments.show_output;
@@ -149,9 +147,6 @@ void add_fits(CLI::App& app, int& status) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::IsMember(allocator_words()));
-  command->add_flag("--worst-case", arguments->worst_case,
-                    "Feed the longest items that the data has, every third batch, where a "
-                    "DataLoader has them at hand; it is said where not");
   command
       ->add_option("--steps", arguments->steps,
                    "Stop the program after so many optimizer steps: it fits so far, then")

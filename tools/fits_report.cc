@@ -275,15 +275,8 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                                                  ? json()
                                                  : json(report.record.peak_resident_bytes)},
                      {"peak_shared_bytes", report.record.peak_shared_bytes}};
-      for (const char* const told : {"data", "stopped_after_steps"}) {
-        row[told] = report.torch.value(told, json());
-      }
-      if (judging.worst_case && row["data"].is_array() && row["data"].empty()) {
-        row["data"].push_back(
-            {{"text",
-              "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were "
-              "its own"}});
-      }
+      row["stopped_after_steps"] = report.torch.value("stopped_after_steps", json());
+      if (judging.worst_case) note_worst_case(row);
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);
       }

@@ -93,6 +93,7 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("SIMGPU_UNKNOWN", gpus.unknown);
   set("SIMGPU_SKEW", fmt::format("{}", gpus.skew));
   set("SIMGPU_RANKS", gpus.ranks);
+  set("SIMGPU_WORST_CASE", gpus.worst_case ? "1" : "");
   set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
@@ -180,6 +181,9 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                   "half as much again (where the choice is not known)")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
+  command.add_flag("--worst-case", gpus.worst_case,
+                   "Feed the longest items that the data has, every third batch, where a "
+                   "DataLoader has them at hand; it is said where not");
   command.add_flag(
       "--estimates", gpus.estimates,
       "Take sizes that follow from numbers nobody knows (a router's loads, the boxes "

@@ -69,7 +69,6 @@ FitsRun run_traced(const TracedRun& run) {
   fs::create_directory(reports);
   Variables variables = variables_of(run.gpus, run.allocator, reports);
   variables.emplace_back("SIMGPU_MEMORY_TRACE", "1");
-  if (run.judging.worst_case) variables.emplace_back("SIMGPU_WORST_CASE", "1");
   if (run.steps != 0) variables.emplace_back("SIMGPU_STEPS", std::to_string(run.steps));
   variables.insert(variables.end(), run.variables.begin(), run.variables.end());
   Watching watching;
@@ -84,8 +83,7 @@ FitsRun run_traced(const TracedRun& run) {
     if (!run.show_output) watching.look = [&progress] { progress.look(); };
     end = run_watched(run.command, variables, watching);
   }
-  Judging judging = run.judging;
-  judging.estimates = run.gpus.estimates;
+  const Judging judging = {run.gpus.worst_case, run.blocks, run.gpus.estimates};
   FitsRun judged =
       judge_run(run.allocator, run.command.front(), reports, watching.output, end, judging);
   judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

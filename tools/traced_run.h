@@ -19,7 +19,7 @@ struct TracedRun {
   std::vector<std::string> command;
   SimulatedGpus gpus;
   std::string allocator;
-  Judging judging;
+  bool blocks = false;       // each block is wanted
   std::uint64_t steps = 0;   // to stop after; 0: as many as it makes
   double limit_seconds = 0;  // 0: none
   bool show_output = false;

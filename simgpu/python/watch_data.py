@@ -1,5 +1,5 @@
-"""What `gapless fits` adds to watch_torch.py, whose names it has: how much of the data was fed, and with
-SIMGPU_WORST_CASE the longest items that the data has.
+"""What dry runs add to watch_torch.py, whose names it has: how much of the data was fed, and with SIMGPU_WORST_CASE
+the longest items that the data has.
 
     DataLoader        asks its sampler which items are next     [7, 2] [9, 4] [1, 3] [0, 8] ...
     with the longest  every third batch is made of those        [5, 6] [9, 4] [1, 3] [5, 6] ...
@@ -212,7 +212,7 @@ class _Loader:
         fields = {}
         even = self.lengths is not None and not self.why_not and self.lengths.is_even()
         known = self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn)
-        if known and (even or not self.missed):
+        if known:
             fields = {field: {"seen": self.lengths.longest(field, self.drawn), "longest": self.lengths.longest(field)}
                       for field in self.lengths.fields}
         told = {"name": self.name, "batches": self.batches, "of_batches": self.of_batches, "lengths": fields,
@@ -220,8 +220,9 @@ class _Loader:
                 "looked_at": len(self.lengths.of) if self.lengths else 0,
                 "items": self.lengths.size if self.lengths else None,
                 "could_meet": self.could_meet() if fields and not even else {},
-                "fed_longest": bool(self.worst), "why_not": self.why_not}
-        return {**told, "text": self.text(told)}
+                "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
+        larger = any(one["seen"] < one["longest"] for one in fields.values()) or bool(told["could_meet"])
+        return {**told, "may_be_larger": larger and not told["fed_longest"], "text": self.text(told)}
 
     @staticmethod
     def text(told) -> str:
@@ -242,7 +243,8 @@ class _Loader:
         elif told["why_not"]:
             text += f"; the longest were not looked for: {told['why_not']}"
         elif shorter:
-            text += f"; the longest{within} were not among them: {sizes(shorter, True)} (--worst-case feeds them)"
+            them = "those that came after a GPU was used" if told["missed"] else "them"
+            text += f"; the longest{within} were not among {them}: {sizes(shorter, True)} (--worst-case feeds them)"
         elif told["one_size"]:
             text += f"; all items{within} are of one size"
         elif told["lengths"]:
@@ -287,14 +289,22 @@ def _watch_loader(iterator, loader, begun=False):
         iterator._sampler_iter = iter(sampler)
 
 
+class _GoneLoader:
+    """Of one that had no name, "for batch in DataLoader(...)", only the iterator is left."""
+
+    def __init__(self, iterator):
+        self.dataset, self.sampler = iterator._dataset, iterator._index_sampler
+
+    def __len__(self):
+        return len(self.sampler)
+
+
 def _watch_begun():
     """Loaders that gave a first batch before a GPU was used: until then nobody watches."""
     loaders, iterators = _alive(DataLoader, _BaseDataLoaderIter)
     for iterator in iterators:
-        for loader in loaders:
-            if loader._index_sampler is iterator._index_sampler:
-                _watch_loader(iterator, loader, True)
-                break
+        loader = next((one for one in loaders if one._index_sampler is iterator._index_sampler), None)
+        _watch_loader(iterator, _GoneLoader(iterator) if loader is None else loader, True)
 
 
 def _init(self, loader, *arguments, otherwise=_BaseDataLoaderIter.__init__, **words):

@@ -314,9 +314,10 @@ def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("watch_garbage.py")
+    if os.environ.get("SIMGPU_REPORT_DIR"):
+        _add("watch_data.py")
     if os.environ.get("SIMGPU_MEMORY_TRACE"):
         _add("watch_memory.py")
-        _add("watch_data.py")
         _add("watch_program.py")
         _add("change_program.py")
     from torch.optim.optimizer import register_optimizer_step_post_hook

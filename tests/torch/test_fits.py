@@ -574,6 +574,7 @@ def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
         said = fits(late, "--gpu", "1GiB", arguments=("shuffled", workers))
         plain, _ = seen_by(tmp_path)
         assert said.row["data"][0]["batches"] == (7 if workers == "0" else 11)  # that many were asked for ahead
+        assert "the longest were not among those that came after a GPU was used:" in said.text
         said = fits(late, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
         fed, _ = seen_by(tmp_path)
         assert fed[0] == plain[0] and fed[1] == plain[1] and (512, 128) in fed

@@ -137,6 +137,31 @@ def test_caught_out_of_memory_is_no_plain_yes(search):
     assert "native, batch 10: yes, after 1 out of memory: out of memory once, which the program caught" in text
 
 
+LENGTHS = """
+import sys, torch
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+data = [[1] * (512 if i == 2000 else 64) for i in range(4000)]
+def padded(items):
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(item) for item in items], batch_first=True)
+for seen, ids in enumerate(DataLoader(data, int(sys.argv[1]), shuffle=True, collate_fn=padded)):
+    x = torch.empty(ids.numel() << 14, dtype=torch.uint8, device="cuda")
+    if seen == 3: break
+"""
+
+
+def test_longest_batches_are_warned_of_and_fed_where_that_is_asked_for(search):
+    """1 MiB an item, and 8 MiB where the longest is among them."""
+    words = ("--allocator", "native", "--vary", "batch=8:64:8")
+    text, found = search(*words, program=LENGTHS, gpu="250MiB")
+    assert found["allocators"]["native"]["batch"] == 64
+    warning = "warning: native: data: list: 4 of 63 batches were fed; the longest were not among those that came after a GPU was used: 64 of 512 (--worst-case feeds them)"
+    assert warning in " ".join(text.split())
+    text, found = search("--worst-case", *words, program=LENGTHS, gpu="250MiB")
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["fails_at"]) == (24, 32) and "data:" not in text
+
+
 def test_estimates_are_searched_where_that_is_asked_for(search):
     program = """
 import sys, torch

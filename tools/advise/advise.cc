@@ -75,7 +75,7 @@ class Adviser {
     traced.command = command_of(attempt, folder.path());
     traced.gpus = gpus;
     traced.allocator = attempt.allocator;
-    traced.judging = {options_.worst_case, blocks};
+    traced.blocks = blocks;
     traced.steps = options_.steps;
     traced.limit_seconds = options_.limit_seconds;
     traced.show_output = options_.show_output;
