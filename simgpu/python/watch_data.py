@@ -37,15 +37,18 @@ def _length(value) -> int | None:
     return len(value) if isinstance(value, (list, tuple)) else None
 
 
-def _lengths(item) -> dict[str, int]:
-    """Of each field of an item; of one without fields, of itself."""
+def _fields(item) -> dict:
+    """Of an item, or of a batch; one without fields is one itself."""
     if hasattr(item, "keys") and hasattr(item, "items"):
-        fields = dict(item.items())
-    elif isinstance(item, (list, tuple)) and not all(isinstance(value, (int, float)) for value in item):
-        fields = {f"[{place}]": value for place, value in enumerate(item)}
-    else:
-        fields = {"": item}
-    found = {str(name): _length(value) for name, value in fields.items()}
+        return {str(name): value for name, value in item.items()}
+    if isinstance(item, (list, tuple)) and not all(isinstance(value, (int, float)) for value in item):
+        return {f"[{place}]": value for place, value in enumerate(item)}
+    return {"": item}
+
+
+def _lengths(item) -> dict[str, int]:
+    """Of each field that has one."""
+    found = {name: _length(value) for name, value in _fields(item).items()}
     return {name: length for name, length in found.items() if length is not None}
 
 
@@ -196,12 +199,15 @@ class _Loader:
         return batch
 
     def got(self, batch):
-        for field, length in _lengths(batch).items():
-            self.largest[field] = max(self.largest.get(field, 0), length)
+        """What is padded, or cut, to one length has the items for its first dimension; what is joined has not."""
+        for field, value in _fields(batch).items():
+            shape, length = getattr(value, "shape", ()), _length(value)
+            if length is not None and shape and (len(shape) == 1 or shape[0] > self.items):
+                self.largest[field] = max(self.largest.get(field, 0), length)
 
     def could_meet(self) -> dict:
-        """What is not padded to the longest, as graphs are not: of fields that could be longer in a batch if other items
-        met in it, how long they were and could be."""
+        """Of fields of joined items, as graphs are, that could be longer in a batch if others met in it: how long they
+        were, and could be."""
         if not self.any_order or self.worst or self.missed:
             return {}
         could = {field: {"largest": largest, "could_be": self.lengths.could_meet(field, self.items)}
