@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace gapless::tools {
 namespace {
@@ -15,6 +16,21 @@ std::string_view without_rank(std::string_view line) {
   line.remove_prefix(end + 2);
   if (line.starts_with(' ')) line.remove_prefix(1);
   return line;
+}
+
+// Without what colours it on a terminal: "\x1b[31m".
+std::string uncoloured(std::string_view line) {
+  std::string text;
+  while (!line.empty()) {
+    if (line.starts_with("\x1b[")) {
+      const std::size_t end = line.find_first_not_of("0123456789;?", 2);
+      line.remove_prefix(end == line.npos ? line.size() : end + 1);
+      continue;
+    }
+    text += line.front();
+    line.remove_prefix(1);
+  }
+  return text;
 }
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; }
@@ -34,7 +50,8 @@ std::vector<std::string> lines_said(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (const std::size_t bar = line.rfind('\r'); bar != line.npos) line.remove_prefix(bar + 1);
-    if (!is_blank(line)) lines.emplace_back(line);
+    std::string plain = uncoloured(line);
+    if (!is_blank(plain)) lines.push_back(std::move(plain));
   }
   return lines;
 }

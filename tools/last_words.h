@@ -17,7 +17,7 @@
 
 namespace gapless::tools {
 
-/// The lines of a text that are not blank; of a progress bar what it came to.
+/// The lines of a text that are not blank, without colours; of a progress bar what it came to.
 std::vector<std::string> lines_said(std::string_view text);
 
 /// The same of a file's last 16 KiB; none where there is no such file.

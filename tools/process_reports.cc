@@ -7,6 +7,8 @@
 #include <sstream>
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "tools/json_values.h"
 
 namespace gapless::tools {
@@ -101,6 +103,22 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
   return facts;
 }
 
+// Where the command failed and each process that used a GPU ended well, as a notebook's kernel does
+// whatever was raised in it, something else went wrong: what was still to come did not.
+void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended& started) {
+  using Fits = simgpu::Verdict::Fits;
+  if (started.status() == 0) return;
+  const bool all_well = std::all_of(reports.begin(), reports.end(), [](const auto& report) {
+    return report.verdict.fits == Fits::yes;
+  });
+  if (!all_well) return;
+  for (ProcessReport& report : reports) {
+    report.verdict.fits = Fits::not_known;
+    report.verdict.reason =
+        fmt::format("it ended well, but the command ended with status {}", started.status());
+  }
+}
+
 }  // namespace
 
 int ProcessReport::rank() const {
@@ -133,6 +151,7 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
     report.facts.command_failed = report.pid != started.pid && started.status() != 0;
     report.verdict = simgpu::judge(report.facts);
   }
+  doubt_unexplained_failure(reports, started);
   const auto place = [](const ProcessReport& report) {
     const int rank = report.rank();
     return std::tuple(rank < 0, rank, report.pid, report.image);

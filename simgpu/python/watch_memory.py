@@ -146,6 +146,10 @@ class _Sites:
             _look_for_holders(False)
         return number
 
+    def write(self) -> None:
+        with self.lock:
+            self._write()
+
     def _write(self) -> None:
         """Before the first memory is had, there is no report to write beside."""
         stem = os.fsdecode(library.simgpu_report_stem())
@@ -390,5 +394,6 @@ register_optimizer_step_post_hook(_after_step)
 at_begin.append(_ask_for_sites)
 for moments in at_out_of_memory, at_end:
     moments.append(lambda: _look_for_holders(True))
+    moments.append(lambda: _quietly(_sites.write)())
 in_child.append(_forget)
 at_exit.append(lambda: library.simgpu_watch_sites(None))

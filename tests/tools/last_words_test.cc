@@ -44,6 +44,8 @@ TEST(LastWords, AreTheLastExceptionThatIsNoLaunchers) {
 TEST(LastWords, KnowWhatAProgressBarCameTo) {
   EXPECT_EQ(lines_said("a\r\n 1 %\r50 %\r100 %\n \t\nb"),
             (std::vector<std::string>{"a", "100 %", "b"}));
+  EXPECT_EQ(lines_said("\x1b[31mNameError\x1b[39m\x1b[0;1m: x\x1b[K\n\x1b[0m\n\x1b["),
+            (std::vector<std::string>{"NameError: x"}));
   EXPECT_EQ(last_of({"a", "b", "c"}, 2), (std::vector<std::string>{"b", "c"}));
   EXPECT_EQ(last_of({"a"}, 2), (std::vector<std::string>{"a"}));
 }

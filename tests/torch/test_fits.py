@@ -354,6 +354,9 @@ def test_a_notebook_that_is_executed_dies_in_its_cell(fits):
     said = fits(NOTEBOOK, "--gpu", "1GiB", arguments=("1",), status=3)
     assert said.row["fits"] is False
     assert "no: 8.00 GiB asked in step 0 (In[1]:2), with 512 bytes allocated" in said.text
+    said = fits(NOTEBOOK.replace("2 << 30", "-1"), "--gpu", "1GiB", arguments=("1",), status=1)
+    assert said.row["verdict"] == "not known" and "it ended well, but the command ended with status 1" in said.text
+    assert [place["line"] for place in said.row["memory"]["places"]] == ["In[1]:1"]
     said = fits(NOTEBOOK, "--gpu", "1GiB", arguments=("0",))
     assert said.row["verdict"] == "yes, but 1 stall in 1 retry and 1 out of memory caught"
 
