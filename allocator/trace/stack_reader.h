@@ -7,9 +7,10 @@
 // numbers.
 #pragma once
 
+#include <algorithm>
 #include <bit>
-#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "allocator/trace/call_stacks.h"
 #include "allocator/trace/interner.h"
@@ -31,10 +32,11 @@ class StackReader {
     budget_.work(count, place);
     // The list may be that of other events as well.
     if (const std::uint32_t known = frames->container().number; known != 0) return known - 1;
-    const std::optional<std::uint64_t> hash = hash_of(all, count);
-    if (hash) {
-      const auto known = by_hash_.find(*hash);
-      if (known != by_hash_.end() && is_stack(known->second, all, count)) {
+    const bool all_read = note_numbers(all, count);
+    const std::uint64_t hash = all_read ? hash_of_numbers() : 0;
+    if (all_read) {
+      const auto known = by_hash_.find(hash);
+      if (known != by_hash_.end() && is_stack(known->second)) {
         frames->container().number = known->second.node + 1;
         return known->second.node;
       }
@@ -44,7 +46,7 @@ class StackReader {
       if (!all[i].is_dict()) continue;
       node = child(node, frame_of(all[i], place), place);
     }
-    if (hash && node != 0) remember(*hash, node, all, count, place);
+    if (all_read && node != 0) remember(hash, node, place);
     return node;
   }
 
@@ -75,18 +77,31 @@ class StackReader {
   static constexpr std::size_t kMostFrames = 1024;
   static constexpr std::size_t kLongestSite = 1024;
 
-  // Of frames that were all read before; nothing where one was not.
-  static std::optional<std::uint64_t> hash_of(const std::vector<PickleValue>& frames,
-                                              std::size_t count) {
-    constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
-    std::uint64_t hash = count;
+  // The numbers of frames that were all read before, in `numbers_`; false where one was not.
+  bool note_numbers(const std::vector<PickleValue>& frames, std::size_t count) {
+    numbers_.clear();
     for (std::size_t i = 0; i < count; ++i) {
-      if (!frames[i].is_dict()) return {};
-      const std::uint32_t number = frames[i].container().number;
-      if (number == 0) return {};
-      hash = std::rotl((hash ^ number) * kPrime, 29);
+      const std::uint32_t number = frames[i].is_dict() ? frames[i].container().number : 0;
+      if (number == 0) return false;
+      numbers_.push_back(number);
     }
-    return hash;
+    return true;
+  }
+  // Two at a time, in two lanes: one multiplication waits for the other, and this is done for each
+  // event.
+  [[nodiscard]] std::uint64_t hash_of_numbers() const {
+    constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
+    const auto two_from = [&](std::size_t i) {
+      const std::uint64_t high = i + 1 < numbers_.size() ? numbers_[i + 1] : 0;
+      return i < numbers_.size() ? high << 32 | numbers_[i] : 0;
+    };
+    std::uint64_t even = numbers_.size();
+    std::uint64_t odd = ~even;
+    for (std::size_t i = 0; i < numbers_.size(); i += 4) {
+      even = std::rotl((even ^ two_from(i)) * kPrime, 29);
+      odd = std::rotl((odd ^ two_from(i + 2)) * kPrime, 31);
+    }
+    return (even ^ odd) * kPrime;
   }
   // A stack that was read: the numbers of its frames stand in `known_frames_`.
   struct KnownStack {
@@ -94,25 +109,18 @@ class StackReader {
     std::uint32_t frames = 0;
     std::uint64_t first = 0;
   };
-  [[nodiscard]] bool is_stack(const KnownStack& known, const std::vector<PickleValue>& frames,
-                              std::size_t count) const {
-    if (known.frames != count) return false;
-    const std::uint32_t* const numbers = known_frames_.data() + known.first;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (numbers[i] != frames[i].container().number) return false;
-    }
-    return true;
+  [[nodiscard]] bool is_stack(const KnownStack& known) const {
+    return known.frames == numbers_.size() &&
+           std::equal(numbers_.begin(), numbers_.end(),
+                      known_frames_.begin() + static_cast<std::ptrdiff_t>(known.first));
   }
   template <class Place>
-  void remember(std::uint64_t hash, std::uint32_t node, const std::vector<PickleValue>& frames,
-                std::size_t count, const Place& place) {
+  void remember(std::uint64_t hash, std::uint32_t node, const Place& place) {
     if (by_hash_.contains(hash)) return;  // two of one hash: the second is read each time
     budget_.hold(node_bytes(sizeof(std::pair<const std::uint64_t, KnownStack>)), place);
-    budget_.make_room(known_frames_, count, place);
-    by_hash_[hash] = {node, static_cast<std::uint32_t>(count), known_frames_.size()};
-    for (std::size_t i = 0; i < count; ++i) {
-      known_frames_.push_back(frames[i].container().number);
-    }
+    budget_.make_room(known_frames_, numbers_.size(), place);
+    by_hash_[hash] = {node, static_cast<std::uint32_t>(numbers_.size()), known_frames_.size()};
+    known_frames_.insert(known_frames_.end(), numbers_.begin(), numbers_.end());
   }
 
   template <class Place>
@@ -167,6 +175,7 @@ class StackReader {
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // parent and frame
   std::unordered_map<std::uint64_t, KnownStack> by_hash_;      // of whole stacks
   std::vector<std::uint32_t> known_frames_;
+  std::vector<std::uint32_t> numbers_;  // of the frames that are looked at
   std::unordered_map<std::string, std::uint32_t> by_text_;
   std::unordered_map<std::uint32_t, std::string> labels_;
 };
