@@ -103,10 +103,11 @@ void add_memory(json& row, const ProcessMemory& memory, std::optional<TracedMemo
   const json& request = row["out_of_memory"];
   const bool died_here = row["fits"] == false && course->failed && request.is_object() &&
                          request["device"] == row["device"];
-  if (row["steps"].is_null()) row["memory_at_peak"]["step"] = nullptr;  // no Python counted them
   row["memory"] =
       died_here ? json_of(*course->failed, memory.sites, "out of memory") : row["memory_at_peak"];
-  row["memory"]["step"] = row["steps"].is_null() ? json() : row["memory"]["step"];
+  if (row["steps"].is_null()) {  // no Python counted them
+    for (const char* const moment : {"memory", "memory_at_peak"}) row[moment]["step"] = nullptr;
+  }
   if (course->cut) {
     notes.emplace_back(
         "what held the memory is told of the run's begin only: it allocated too often to be "

@@ -208,14 +208,9 @@ FrameKind frame_kind(std::string_view frame) {
 
 std::string call_site(const std::vector<std::string_view>& frames) {
   std::string_view library;
-  std::string_view native;
   std::string_view any;
-  std::string backward;
-  std::string own;
-  std::string op;
-  bool is_autograd = false;
+  std::vector<std::string_view> natives;
   for (const std::string_view frame : frames) {
-    const std::string_view name = parts_of(frame).name;
     switch (frame_kind(frame)) {
       case FrameKind::own:
         return std::string(frame);
@@ -223,16 +218,23 @@ std::string call_site(const std::vector<std::string_view>& frames) {
         if (library.empty()) library = frame;
         break;
       case FrameKind::native:
-        if (native.empty()) native = frame;
-        if (own.empty()) own = native_line(frame);
-        if (backward.empty()) backward = backward_of(name);
-        if (std::string found = operator_of(name); !found.empty()) op = std::move(found);
-        is_autograd = is_autograd || name.find("torch::autograd::Engine::") != name.npos;
+        natives.push_back(frame);
         break;
       case FrameKind::machinery:
         if (any.empty()) any = frame;
         break;
     }
+  }
+  std::string backward;
+  std::string own;
+  std::string op;
+  bool is_autograd = false;
+  for (const std::string_view frame : natives) {
+    const std::string_view name = parts_of(frame).name;
+    if (backward.empty()) backward = backward_of(name);
+    if (own.empty()) own = native_line(frame);
+    if (std::string found = operator_of(name); !found.empty()) op = std::move(found);
+    is_autograd = is_autograd || name.find("torch::autograd::Engine::") != name.npos;
   }
   if (!backward.empty()) return backward + " (backward pass)";
   if (!library.empty()) return std::string(library);
@@ -240,8 +242,7 @@ std::string call_site(const std::vector<std::string_view>& frames) {
   if (is_autograd && !op.empty()) return op + " (backward pass)";
   if (!own.empty()) return own;
   if (!op.empty()) return op;
-  if (!native.empty()) return shortened(parts_of(native).name);
-  return std::string(any);
+  return natives.empty() ? std::string(any) : shortened(parts_of(natives.front()).name);
 }
 
 std::string library_line(const std::vector<std::string_view>& frames) {

@@ -43,7 +43,7 @@ FrameKind frame_kind(std::string_view frame);
 
 /// The line of the program that asked: the innermost frame of its own; else the innermost of a
 /// Python library; else, of what autograd's own thread asked for, "MmBackward0 (backward pass)", or
-/// "aten::sum.dim_IntList (backward pass)" where it is between two nodes; else the innermost line
+/// "aten::sum_dim.IntList (backward pass)" where it is between two nodes; else the innermost line
 /// of C++ that is not PyTorch's, the outermost operator, the innermost native frame. Empty where
 /// there is none. Frames are the innermost first.
 std::string call_site(const std::vector<std::string_view>& frames);
