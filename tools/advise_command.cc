@@ -127,10 +127,6 @@ void add_advise(CLI::App& app, int& status) {
       "Write the configuration files (Trainer's, accelerate's, DeepSpeed's) that the "
       "command names, as each remedy changes them, into this new folder");
   command
-      ->add_option("--steps", options.steps,
-                   "Stop each run after so many optimizer steps: what comes later is not seen then")
-      ->check(whole_number());
-  command
       ->add_option("--time-limit", options.limit_seconds, "Interrupt a run after so many seconds")
       ->check(CLI::NonNegativeNumber);
   command->add_flag(

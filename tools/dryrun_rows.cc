@@ -200,6 +200,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"rank", report.rank() < 0 ? json() : json(report.rank())},
         {"allocator", allocator_used(report, allocator)},
         {"steps", member(report.torch, "steps")},
+        {"stopped_after_steps", member(report.torch, "stopped_after_steps")},
         {"driver_calls", calls_of(record)},
         {"memory_calls", memory_calls(record)},
         {"fits", fits_of(report.verdict)},
@@ -251,6 +252,15 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
   return rows;
 }
 
+std::string stopped_note(const json& row) {
+  const json steps = member(row, "stopped_after_steps");
+  if (!steps.is_number()) return {};
+  const auto count = steps.get<std::uint64_t>();
+  return fmt::format(
+      "stopped after {} step{}, as asked (--steps): what would come later, nobody has seen",
+      with_commas(count), count == 1 ? "" : "s");
+}
+
 std::vector<std::string> notes_of(const json& rows) {
   std::vector<std::string> notes;
   std::set<std::string> unknown;
@@ -268,6 +278,12 @@ std::vector<std::string> notes_of(const json& rows) {
         notes.push_back(std::move(text));
       }
     }
+  }
+  for (const json& row : rows) {
+    const std::string note = stopped_note(row);
+    if (note.empty()) continue;
+    notes.push_back(note);
+    break;
   }
   if (!unknown.empty()) {
     notes.push_back(fmt::format("peaks are lower bounds: workspaces of {} are not counted",

@@ -21,6 +21,9 @@ std::string text_of_rows(const nlohmann::json& rows, bool colour);
 /// What makes one wary of their peaks: sentences.
 std::vector<std::string> notes_of(const nlohmann::json& rows);
 
+/// That it was stopped before its end, as asked (--steps); empty where not.
+std::string stopped_note(const nlohmann::json& row);
+
 /// Where the longest items were asked for and there was no data to look for them in, that is added
 /// to what is said of the data.
 void note_worst_case(nlohmann::json& row);

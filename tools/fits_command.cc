@@ -35,7 +35,6 @@ using nlohmann::json;
 struct FitsArguments {
   SimulatedGpus gpus;
   std::vector<std::string> allocators = {"all"};
-  std::uint64_t steps = 0;   // 0: as many as it makes
   double limit_seconds = 0;  // 0: none
   bool show_output = false;
   std::string picture;
@@ -59,7 +58,6 @@ FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
   traced.command = arguments.program.command;
   traced.gpus = arguments.gpus;
   traced.allocator = allocator;
-  traced.steps = arguments.steps;
   traced.limit_seconds = arguments.limit_seconds;
   traced.show_output = arguments.show_output;
   return run_traced(traced);
@@ -147,10 +145,6 @@ void add_fits(CLI::App& app, int& status) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::IsMember(allocator_words()));
-  command
-      ->add_option("--steps", arguments->steps,
-                   "Stop the program after so many optimizer steps: it fits so far, then")
-      ->check(whole_number());
   command
       ->add_option("--time-limit", arguments->limit_seconds,
                    "Interrupt the program after so many seconds; what it had come to is reported")

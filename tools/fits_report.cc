@@ -276,7 +276,6 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                                                  ? json()
                                                  : json(report.record.peak_resident_bytes)},
                      {"peak_shared_bytes", report.record.peak_shared_bytes}};
-      row["stopped_after_steps"] = report.torch.value("stopped_after_steps", json());
       if (judging.worst_case) note_worst_case(row);
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);

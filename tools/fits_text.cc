@@ -8,6 +8,7 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
+#include "tools/dryrun_rows.h"
 #include "tools/json_values.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
@@ -297,12 +298,7 @@ void add_data(Notes& notes, const std::vector<FitsRun>& runs) {
   }
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {
-      const json steps = member(row, "stopped_after_steps");
-      if (!steps.is_number()) continue;
-      notes.add(
-          fmt::format("stopped after {} steps, as asked (--steps): what would come later, "
-                      "nobody has seen",
-                      with_commas(number(steps))));
+      if (const std::string note = stopped_note(row); !note.empty()) notes.add(note);
     }
   }
 }

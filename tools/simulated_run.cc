@@ -93,6 +93,7 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("SIMGPU_UNKNOWN", gpus.unknown);
   set("SIMGPU_SKEW", fmt::format("{}", gpus.skew));
   set("SIMGPU_RANKS", gpus.ranks);
+  set("SIMGPU_STEPS", gpus.steps == 0 ? "" : std::to_string(gpus.steps));
   set("SIMGPU_WORST_CASE", gpus.worst_case ? "1" : "");
   set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
   // torch.compile looks for libcuda there.
@@ -181,6 +182,11 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                   "half as much again (where the choice is not known)")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
+  command
+      .add_option("--steps", gpus.steps,
+                  "Stop the program after so many optimizer steps: what it says is of those, and "
+                  "what would come later is not seen")
+      ->check(whole_number());
   command.add_flag("--worst-case", gpus.worst_case,
                    "Feed the longest items that the data has, every third batch, where a "
                    "DataLoader has them at hand; it is said where not");

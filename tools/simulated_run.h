@@ -24,6 +24,7 @@ struct SimulatedGpus {
   bool strict = false;            // stop at the first function that is not simulated
   std::string unknown = "zeros";  // what is read where nobody knows it: or "noise"
   bool worst_case = false;        // the longest items of the data are fed
+  std::uint64_t steps = 0;        // it is stopped after so many optimizer steps; 0: never
   bool estimates = false;         // sizes that follow from such numbers are taken as they come
   double skew = 0;    // by how much of the mean an expert has more than that, the busiest one
   std::string ranks;  // of equal ones, those to run (simgpu/process/ranks.h); empty: all
@@ -58,8 +59,8 @@ std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& abs
 /// gapless. Empty where all is well.
 std::string used_in_place(const nlohmann::json& rows);
 
-/// Adds --gpu, --conf, --context, --ranks, --strict, --unknown, --skew, --estimates
-/// and --worst-case.
+/// Adds --gpu, --conf, --context, --ranks, --strict, --unknown, --skew, --estimates,
+/// --worst-case and --steps.
 void add_gpu_options(CLI::App& command, SimulatedGpus& gpus);
 
 }  // namespace gapless::tools

@@ -69,7 +69,6 @@ FitsRun run_traced(const TracedRun& run) {
   fs::create_directory(reports);
   Variables variables = variables_of(run.gpus, run.allocator, reports);
   variables.emplace_back("SIMGPU_MEMORY_TRACE", "1");
-  if (run.steps != 0) variables.emplace_back("SIMGPU_STEPS", std::to_string(run.steps));
   variables.insert(variables.end(), run.variables.begin(), run.variables.end());
   Watching watching;
   if (!run.show_output) watching.output = folder.path() / "output";

@@ -20,7 +20,6 @@ struct TracedRun {
   SimulatedGpus gpus;
   std::string allocator;
   bool blocks = false;       // each block is wanted
-  std::uint64_t steps = 0;   // to stop after; 0: as many as it makes
   double limit_seconds = 0;  // 0: none
   bool show_output = false;
   Variables variables;  // beside those that simulate

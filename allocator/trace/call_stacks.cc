@@ -37,6 +37,23 @@ bool any_begins(std::string_view text, const auto& list) {
                      [&](std::string_view one) { return text.starts_with(one); });
 }
 
+// The innermost package that a file lies in, with what is inside it: "flax/linen.py:7 call". Empty
+// where it is in none, or in PyTorch.
+std::string_view in_packages(std::string_view frame) {
+  static constexpr std::array<std::string_view, 2> kPackages = {"site-packages", "dist-packages"};
+  for (const std::string_view packages : kPackages) {
+    const std::size_t at = frame.rfind(packages);
+    if (at == frame.npos || at + packages.size() + 1 >= frame.size()) continue;
+    const std::string_view inside = frame.substr(at + packages.size() + 1);
+    if (!inside.starts_with("torch/") && !inside.starts_with("torch\\")) return inside;
+  }
+  return {};
+}
+std::string_view package_of(std::string_view frame) {
+  const std::string_view inside = in_packages(frame);
+  return inside.substr(0, inside.find_first_of("/\\:"));
+}
+
 bool is_python(std::string_view file) {
   return file.ends_with(".py") || (file.starts_with('<') && file.find('>') != file.npos);
 }
@@ -200,6 +217,21 @@ std::vector<std::uint32_t> CallStacks::frames_of(std::uint32_t node) const {
   return all;
 }
 
+std::size_t own_frame(const std::vector<std::string_view>& frames) {
+  std::string_view program;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const FrameKind kind = frame_kind(frames[i]);
+    if (kind == FrameKind::own) return i;
+    if (kind != FrameKind::library) continue;
+    if (const std::string_view package = package_of(frames[i]); !package.empty()) program = package;
+  }
+  if (program.empty()) return frames.size();
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    if (frame_kind(frames[i]) == FrameKind::library && package_of(frames[i]) == program) return i;
+  }
+  return frames.size();
+}
+
 FrameKind frame_kind(std::string_view frame) {
   const auto [file, name] = parts_of(frame);
   if (is_python(file)) return is_library(file) ? FrameKind::library : FrameKind::own;
@@ -207,13 +239,16 @@ FrameKind frame_kind(std::string_view frame) {
 }
 
 std::string call_site(const std::vector<std::string_view>& frames) {
+  if (const std::size_t own = own_frame(frames); own != frames.size()) {
+    return std::string(frames[own]);
+  }
   std::string_view library;
   std::string_view any;
   std::vector<std::string_view> natives;
   for (const std::string_view frame : frames) {
     switch (frame_kind(frame)) {
       case FrameKind::own:
-        return std::string(frame);
+        break;
       case FrameKind::library:
         if (library.empty()) library = frame;
         break;
@@ -246,22 +281,15 @@ std::string call_site(const std::vector<std::string_view>& frames) {
 }
 
 std::string library_line(const std::vector<std::string_view>& frames) {
-  static constexpr std::array<std::string_view, 2> kPackages = {"site-packages", "dist-packages"};
-  std::string line;
-  for (const std::string_view frame : frames) {
-    const FrameKind kind = frame_kind(frame);
-    if (kind == FrameKind::own) return line;
-    if (kind != FrameKind::library || !line.empty()) continue;
-    for (const std::string_view packages : kPackages) {
-      const std::size_t at = frame.rfind(packages);
-      if (at == frame.npos || at + packages.size() + 1 >= frame.size()) continue;
-      std::string_view inside = frame.substr(at + packages.size() + 1);
-      if (inside.starts_with("torch/") || inside.starts_with("torch\\")) continue;
-      inside.remove_suffix(parts_of(frame).name.size());
-      if (inside.ends_with(' ')) inside.remove_suffix(1);
-      line = inside;
-      break;
-    }
+  const std::size_t own = own_frame(frames);
+  if (own == frames.size()) return {};
+  for (std::size_t i = 0; i < own; ++i) {
+    if (frame_kind(frames[i]) != FrameKind::library) continue;
+    std::string_view inside = in_packages(frames[i]);
+    if (inside.empty()) continue;
+    inside.remove_suffix(parts_of(frames[i]).name.size());
+    if (inside.ends_with(' ')) inside.remove_suffix(1);
+    return std::string(inside);
   }
   return {};
 }
@@ -276,9 +304,10 @@ std::string called_there(const std::vector<std::string_view>& frames) {
       "__call__"};
   std::string library;
   std::string op;
-  for (const std::string_view frame : frames) {
+  const std::size_t own = own_frame(frames);
+  for (std::size_t i = 0; i < own; ++i) {
+    const std::string_view frame = frames[i];
     const FrameKind kind = frame_kind(frame);
-    if (kind == FrameKind::own) break;
     const auto [file, name] = parts_of(frame);
     if (kind == FrameKind::library) {
       // A graph that torch.compile made; its own functions say nothing.

@@ -41,8 +41,13 @@ enum class FrameKind : std::uint8_t {
 };
 FrameKind frame_kind(std::string_view frame);
 
-/// The line of the program that asked: the innermost frame of its own; else the innermost of a
-/// Python library; else, of what autograd's own thread asked for, "MmBackward0 (backward pass)", or
+/// Where in a stack the line of the program stands: the innermost frame of its own; where an
+/// installed command is the program (yolo, llamafactory-cli), the innermost of its package, which
+/// is the outermost that is not PyTorch. As many as there are frames where there is none.
+std::size_t own_frame(const std::vector<std::string_view>& frames);
+
+/// The line of the program that asked: own_frame(); else the innermost of a Python library; else,
+/// of what autograd's own thread asked for, "MmBackward0 (backward pass)", or
 /// "aten::sum_dim.IntList (backward pass)" where it is between two nodes; else the innermost line
 /// of C++ that is not PyTorch's, the outermost operator, the innermost native frame. Empty where
 /// there is none. Frames are the innermost first.

@@ -68,11 +68,8 @@ def _stage(frames) -> int:
 def _called(frames) -> str | None:
     """The function of a library that the user's line called."""
     below = None
-    for frame in frames:
-        owner = _owner(frame)
-        if owner == "user":
-            break
-        if owner == "library":
+    for frame in frames[:_own(frames)]:
+        if _owner(frame) == "library":
             below = frame
     return f"{below.f_globals.get('__name__', '?')}.{below.f_code.co_name}" if below is not None else None
 

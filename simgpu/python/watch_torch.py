@@ -52,10 +52,13 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 _PACKAGES = re.compile(".*" + re.escape(os.sep) + "(site|dist)-packages" + re.escape(os.sep))
+_COMMANDS = {"/usr/bin", "/usr/local/bin", os.path.dirname(sys.executable),
+             *(sysconfig.get_path("scripts", scheme) for scheme in sysconfig.get_scheme_names())}
 
 
 def _owner(frame) -> str:
-    """Whose code a frame runs: "user", "library", "torch", "generated" or "python" (its library, and this file)."""
+    """Whose code a frame runs: "user", "library", "torch", "generated" or "python" (its library, and this file, and the
+    lines that pip writes for a package's command)."""
     name = frame.f_code.co_filename
     if name.startswith("<"):  # <string>, <stdin>, <eval_with_key>.1: the user's is what was given as the program
         return "user" if frame.f_globals.get("__name__") == "__main__" else "generated"
@@ -69,7 +72,7 @@ def _owner(frame) -> str:
         return "generated"
     if _PACKAGES.match(path):
         return "library"
-    if path.startswith(_STANDARD):
+    if path.startswith(_STANDARD) or os.path.dirname(path) in _COMMANDS and not path.endswith(".py"):
         return "python"
     # Modules that a package wrote for itself, wherever it put them: they have a name in the package.
     package = sys.modules.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
@@ -98,28 +101,44 @@ def _text(frame, number: int) -> str:
     return f"{os.fsencode(path).decode('utf-8', 'replace')}:{number}"
 
 
+def _package(frame) -> str | None:
+    """ "ultralytics", of a file of an installed package."""
+    path = os.path.abspath(frame.f_code.co_filename)
+    inside = _PACKAGES.sub("", path)
+    return inside.partition(os.sep)[0] if inside != path and _owner(frame) == "library" else None
+
+
+def _own(frames) -> int | None:
+    """Where in a stack, from the innermost on, the user's innermost frame is. Where an installed command is what was run
+    (yolo, llamafactory-cli, python -m), the program is its package: the outermost."""
+    frames = list(frames)
+    for at, frame in enumerate(frames):
+        if _owner(frame) == "user":
+            return at
+    packages = [_package(frame) for frame in frames]
+    program = next((package for package in reversed(packages) if package), None)
+    return packages.index(program) if program else None
+
+
 def _lines(stack) -> dict:
     """The user's innermost line, and that of the library it had called, of [(frame, line number), ...] from the
     innermost on; None for what is not there. PyTorch and Python are named in no case."""
-    inner = None
-    for frame, number in stack:
-        owner = _owner(frame)
-        if owner == "user":
-            return {"line": _text(frame, number), "library_line": inner}
-        if owner in ("library", "generated") and inner is None:
-            inner = _text(frame, number)
-    return {"line": None, "library_line": inner}
+    stack = list(stack)
+    own = _own([frame for frame, _ in stack])
+    inner = next((_text(frame, number) for frame, number in stack[:own]
+                  if _owner(frame) in ("library", "generated")), None)
+    return {"line": None if own is None else _text(*stack[own]), "library_line": inner}
 
 
 def _current_lines() -> dict:
     """The threads of autograd and of DataParallel have no line of the user's: there it is the one that the main
     thread waits in, loss.backward()."""
-    here = _lines(traceback.walk_stack(sys._getframe(1)))
+    here = list(traceback.walk_stack(sys._getframe(1)))
     main = sys._current_frames().get(threading.main_thread().ident)
-    if here["line"] is None and main is not None:
-        there = _lines(traceback.walk_stack(main))
-        here = {"line": there["line"], "library_line": here["library_line"] or there["library_line"]}
-    return here
+    if main is not None and threading.current_thread() is not threading.main_thread() and not any(
+            _owner(frame) == "user" for frame, _ in here):
+        here += traceback.walk_stack(main)
+    return _lines(here)
 
 
 # --- what is watched ----------------------------------------------------------------------------------------

@@ -396,6 +396,28 @@ kept = [fit(size) for size in (100, 900)]
 
 
 @pytest.mark.one_torch
+def test_the_line_of_an_installed_command_is_its_packages(tmp_path):
+    """As of yolo, or llamafactory-cli: no line is the user's, and the three that pip wrote say nothing."""
+    scripts, packages = tmp_path / "env" / "bin", tmp_path / "env" / "site-packages"
+    scripts.mkdir(parents=True)
+    for name, text in {"models": "import torch\ndef build(size):\n    return torch.empty(size << 20, device='cuda')\n",
+                       "trainer": "import models\ndef main():\n    return models.build(900)\n"}.items():
+        (packages / name).mkdir(parents=True)
+        (packages / name / "__init__.py").write_text(text)
+    (scripts / "python3").symlink_to(sys.executable)
+    command = scripts / "train"
+    command.write_text(f"#!{scripts}/python3\nimport sys\nsys.path[:0] = {[str(packages), *sys.path]}\n"
+                       "from trainer import main\nsys.exit(main())\n")
+    command.chmod(0o755)
+    done = subprocess.run([GAPLESS, "dryrun", "--gpu", "1GiB", "--json", tmp_path / "rows.json", "--", command],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    oom = row["out_of_memory"]
+    assert (oom["line"], oom["library_line"]) == ("trainer/__init__.py:3", "models/__init__.py:3")
+
+
+@pytest.mark.one_torch
 def test_what_a_package_wrote_for_itself_is_not_the_users(dryrun, tmp_path):
     """As torch_geometric does, to the folder for temporary files."""
     package = tmp_path / "site-packages" / "graphs"

@@ -55,8 +55,29 @@ def search(tmp_path):
     return run
 
 
+TRAINS_FOR_DAYS = """
+import sys, torch
+model = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+while True:
+    model(torch.zeros(int(sys.argv[1]), 1024, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
 def runs(path) -> list[int]:
     return [int(line) for line in path.read_text().split()]
+
+
+def test_a_program_that_trains_for_days(search):
+    """As it is: --steps ends each probe, and the answer says of which steps it is."""
+    text, found = search("--steps", "2", "--allocator", "native,expandable", "--vary", "batch=4096:65536:4096",
+                         program=TRAINS_FOR_DAYS, gpu="256MiB")
+    for answer in found["allocators"].values():
+        assert answer["proven"] and answer["fails_at"] == answer["batch"] + 4096
+        assert {row["stopped_after_steps"] for probe in answer["probes"] if probe["verdict"] == "yes"
+                for row in probe["rows"]} == {2}
+    assert text.count("warning: native, expandable: stopped after 2 steps, as asked (--steps)") == 1
 
 
 def test_the_answer_is_that_of_trying_all(search, tmp_path):

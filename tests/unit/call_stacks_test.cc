@@ -57,7 +57,7 @@ TEST(CallSite, IsTheInnermostLineOfTheProgram) {
             "train.py:41 step");
   EXPECT_EQ(call_site({"??:0 at::native::add(at::Tensor)", "/x/site-packages/a.py:1 f",
                        "/x/site-packages/b.py:2 g"}),
-            "/x/site-packages/a.py:1 f");
+            "/x/site-packages/b.py:2 g");
   EXPECT_EQ(call_site({"??:0 at::_ops::mm::call(at::Tensor const&)",
                        "??:0 torch::autograd::generated::MmBackward0::apply(std::vector<int>&&)",
                        "??:0 torch::autograd::Engine::thread_main(int)", "??:0 clone"}),
@@ -94,6 +94,23 @@ TEST(CallSite, IsTheLineOfCppThatIsNotOfPyTorch) {
             "vision::ops::nms");
 }
 
+TEST(CallSite, IsOfTheCommandsPackageWhereAnInstalledCommandIsTheProgram) {
+  const std::string_view op = "??:0 at::_ops::mul_Tensor::call(at::Tensor const&)";
+  const std::string_view torch = "/x/site-packages/torch/nn/functional.py:10 gelu";
+  const std::vector<std::string_view> frames = {op,
+                                                torch,
+                                                "/x/site-packages/transformers/loss.py:7 loss",
+                                                torch,
+                                                "/x/site-packages/factory/sft.py:30 run",
+                                                "/x/site-packages/transformers/trainer.py:9 train",
+                                                "/x/site-packages/factory/cli.py:12 main",
+                                                "/x/bin/factory:8 <module>"};
+  EXPECT_EQ(call_site(frames), "/x/site-packages/factory/sft.py:30 run");
+  EXPECT_EQ(library_line(frames), "transformers/loss.py:7");
+  EXPECT_EQ(called_there(frames), "aten::mul.Tensor");
+  EXPECT_EQ(call_site({op, torch, "/usr/lib/python3.11/threading.py:975 run"}), torch);
+}
+
 TEST(CallSite, SaysWhatLineOfALibraryItLedTo) {
   const std::string_view op = "??:0 at::_ops::mul_Tensor::call(at::Tensor const&)";
   const std::string_view torch = "/x/site-packages/torch/nn/functional.py:10 gelu";
@@ -103,7 +120,7 @@ TEST(CallSite, SaysWhatLineOfALibraryItLedTo) {
             "transformers/models/gpt2.py:7");
   EXPECT_EQ(library_line({op, torch, "model.py:3 forward", model, trainer, "train.py:41 f"}), "");
   EXPECT_EQ(library_line({op, torch, "train.py:41 <module>"}), "");
-  EXPECT_EQ(library_line({op, torch, model}), "");  // nobody's line led to it
+  EXPECT_EQ(library_line({op, torch}), "");  // nobody's line led to it
   EXPECT_EQ(library_line({"/usr/lib/python3/dist-packages/apex/a.py:1", "train.py:4"}),
             "apex/a.py:1");
   EXPECT_EQ(library_line({"/usr/lib/python3.11/threading.py:975 run", "train.py:4"}), "");

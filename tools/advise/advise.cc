@@ -76,7 +76,6 @@ class Adviser {
     traced.gpus = gpus;
     traced.allocator = attempt.allocator;
     traced.blocks = blocks;
-    traced.steps = options_.steps;
     traced.limit_seconds = options_.limit_seconds;
     traced.show_output = options_.show_output;
     traced.variables = variables_of(attempt);

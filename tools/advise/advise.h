@@ -25,7 +25,6 @@ struct AdviseOptions {
   SimulatedGpus gpus;
   std::string allocator = "native";
   std::vector<std::string> tries = {"allocator"};
-  std::uint64_t steps = 0;
   double limit_seconds = 0;
   bool show_output = false;
   std::vector<std::string> command;

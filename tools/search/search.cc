@@ -155,6 +155,7 @@ json Search::key(const SearchCell& cell, std::size_t index) {
           {"skew", options_.gpus.skew},
           {"estimates", options_.gpus.estimates},
           {"worst_case", options_.gpus.worst_case},
+          {"steps", options_.gpus.steps},
           {"allocator", cell.allocator},
           {"conf", cell.allocator == "gapless" ? options_.gpus.conf : ""},
           {"folder", fs::current_path().string()},
@@ -212,6 +213,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   add("--skew", fmt::format("{}", options_.gpus.skew));
   if (options_.gpus.estimates) words.emplace_back("--estimates");
   if (options_.gpus.worst_case) words.emplace_back("--worst-case");
+  if (options_.gpus.steps != 0) add("--steps", std::to_string(options_.gpus.steps));
   words.emplace_back("--");
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());

@@ -298,10 +298,19 @@ std::string text_of(const Search& search, bool colour, std::size_t columns) {
                                   : value_text(search, *index);
     add(fmt::format("{}, {}: {}", cell.allocator, where, sentence));
   }
+  // What is to be said of several allocators is said once.
+  std::vector<std::pair<std::string, std::vector<std::string>>> warnings;
   for (const SearchCell& cell : search.cells()) {
     for (const std::string& warning : warnings_of(search, cell)) {
-      add(fmt::format("warning: {}: {}", cell.allocator, warning));
+      auto found = std::find_if(warnings.begin(), warnings.end(),
+                                [&](const auto& one) { return one.first == warning; });
+      if (found == warnings.end()) found = warnings.insert(found, {warning, {}});
+      auto& who = found->second;
+      if (who.empty() || who.back() != cell.allocator) who.push_back(cell.allocator);
     }
+  }
+  for (const auto& [warning, who] : warnings) {
+    add(fmt::format("warning: {}: {}", fmt::join(who, ", "), warning));
   }
   return text;
 }
