@@ -129,11 +129,11 @@ std::string request_text(const json& request, bool has_torch) {
 }
 
 // The gravest of what followed from numbers that nobody knows, where it was first: a size, a flag
-// that was read, or another number. Without the library that computes numbers nobody tells what
-// was read, and what had a size by it.
+// that was read, a size that was made as large as it can be, or another number. Without the library
+// that computes numbers nobody tells what was read, and what had a size by it.
 json estimates_of(const ProcessReport& report) {
   const ProcessRecord& record = report.record;
-  constexpr const char* kNames[simgpu::kEstimates] = {"number", "flag", "size"};
+  constexpr const char* kNames[simgpu::kEstimates] = {"number", "bound", "flag", "size"};
   const json all = member(report.torch, "first_estimates");
   for (int kind = simgpu::kEstimates - 1; kind >= 0; --kind) {
     if (record.estimates[kind] == 0) continue;
@@ -143,6 +143,7 @@ json estimates_of(const ProcessReport& report) {
     };
     return {{"kind", kNames[kind]},
             {"count", record.estimates[kind]},
+            {"bounded", record.estimates[static_cast<int>(simgpu::Estimate::bound)]},
             {"step", told("step")},
             {"line", told("line")},
             {"library_line", told("library_line")}};
@@ -212,7 +213,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"end", end_of(report.facts.end)},
         {"exception", member(report.torch, "exception")},
         {"estimates_from", estimates_of(report)},
-        {"unknown", record.unknown_noise ? "noise" : "zeros"},
+        {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
         {"unknown_workspaces", words_of(record.unknown_workspaces)},
         {"data", member(report.torch, "data")},

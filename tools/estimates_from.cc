@@ -41,6 +41,12 @@ std::string estimate_note(const json& row) {
         "computed, and unknown ones are {}",
         where, zeros);
   }
+  if (kind == "bound") {
+    return fmt::format(
+        "the size of a tensor followed from numbers that nobody knows (by a mask, nonzero, unique, "
+        "nms) {}; each is as large as it can be (--unknown most)",
+        where);
+  }
   if (kind == "size") {
     return fmt::format(
         "peaks are estimates from here: the size of a tensor followed from numbers that nobody "
@@ -50,8 +56,11 @@ std::string estimate_note(const json& row) {
   }
   return fmt::format(
       "a flag that nobody knows was read {}: if the program branches by it, peaks are estimates "
-      "from here",
-      where);
+      "from here{}",
+      where,
+      member(from, "bounded") != 0
+          ? "; sizes that follow from such numbers are as large as they can be (--unknown most)"
+          : "");
 }
 
 bool tells(const json& row, const std::string& note) {
@@ -61,16 +70,34 @@ bool tells(const json& row, const std::string& note) {
 
 void judge_estimates(json& row, bool accepted) {
   const json from = member(row, "estimates_from");
-  const bool is_estimate =
-      from.is_object() && (from["kind"] == "size" || member(row, "computes_numbers") == false);
-  if (!is_estimate || row["fits"] != true) return;
-  if (accepted) {
-    row["verdict"] = row["verdict"].get<std::string>() + ", by estimates";
-    return;
+  if (!from.is_object()) return;
+  const auto not_known = [&](const std::string& reason) {
+    row["fits"] = nullptr;
+    row["verdict"] = "not known";
+    row["reason"] = reason;
+  };
+  const bool most = member(row, "unknown") == "most";
+  const bool bounded = from["bounded"] != 0;
+  if (row["fits"] == false && bounded) {
+    return not_known(
+        fmt::format("with as many chosen, by masks and the like, as there can be (--unknown most) "
+                    "it does not fit: {}; with fewer it may",
+                    row["reason"].get<std::string>()));
   }
-  row["fits"] = nullptr;
-  row["verdict"] = "not known";
-  row["reason"] = estimate_note(row) + " (--estimates takes them for what they are)";
+  if (row["fits"] != true) return;
+  const std::string verdict = row["verdict"];
+  if (from["kind"] != "size" && bounded) {
+    row["verdict"] = verdict + ", at the most";
+  } else if (from["kind"] == "size" || member(row, "computes_numbers") == false) {
+    if (!accepted) {
+      return not_known(
+          estimate_note(row) +
+          (most ? ": there is no most of these (--estimates takes them for what they are)"
+                : " (--unknown most makes them as large as they can be; --estimates takes "
+                  "them for what they are)"));
+    }
+    row["verdict"] = verdict + ", by estimates";
+  }
 }
 
 }  // namespace gapless::tools

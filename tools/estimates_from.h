@@ -15,7 +15,8 @@ namespace gapless::tools {
 /// sentence; empty where nothing is to be said of that.
 std::string estimate_note(const nlohmann::json& row);
 /// Where sizes may have followed from them, "yes" becomes "not known", with the note for a reason;
-/// or "yes, by estimates", where those are accepted.
+/// or "yes, by estimates", where those are accepted. Where all of them were as large as they can be
+/// (--unknown most), "yes" becomes "yes, at the most", and "no" becomes "not known".
 void judge_estimates(nlohmann::json& row, bool accepted);
 
 /// Whether the row's reason says that already.

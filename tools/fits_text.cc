@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
@@ -37,6 +39,23 @@ class Notes {
   std::string text_;
 };
 
+// Sentences, and of whom each is to be said: the same of several is said once.
+class Shared {
+ public:
+  void add(const std::string& who, const std::string& words) {
+    auto found =
+        std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one.first == words; });
+    if (found == all_.end()) found = all_.insert(found, {words, {}});
+    if (std::find(found->second.begin(), found->second.end(), who) == found->second.end()) {
+      found->second.push_back(who);
+    }
+  }
+  [[nodiscard]] const auto& all() const { return all_; }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string>>> all_;
+};
+
 std::string headroom_text(const json& row) {
   const json bytes = member(row, "headroom_bytes");
   if (!bytes.is_number()) return "-";
@@ -46,9 +65,10 @@ std::string headroom_text(const json& row) {
 // "yes, but": what it is stands under the table.
 std::string short_verdict(const json& row) {
   const std::string verdict = row["verdict"];
-  return verdict.starts_with("yes, but")  ? "yes, but"
-         : verdict.starts_with("yes, by") ? "by estimates"
-                                          : verdict;
+  return verdict.starts_with("yes, but")      ? "yes, but"
+         : verdict.starts_with("yes, by")     ? "by estimates"
+         : verdict.starts_with("yes, at the") ? "at the most"
+                                              : verdict;
 }
 
 std::string verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {
@@ -77,21 +97,25 @@ std::string verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t 
 }
 
 void add_reasons(Notes& notes, const std::vector<FitsRun>& runs) {
+  Shared said;
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {
       if (row["reason"].is_null()) continue;
       const std::string who =
           row["pid"].is_null() ? run.allocator : process_name(row) + " with " + run.allocator;
-      notes.add(fmt::format("{}: {}: {}", who, row["verdict"].get<std::string>(),
-                            row["reason"].get<std::string>()));
+      said.add(who, fmt::format("{}: {}", row["verdict"].get<std::string>(),
+                                row["reason"].get<std::string>()));
     }
   }
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {
       for (const json& note : member(row, "notes")) {
-        notes.add(fmt::format("{}: {}", process_name(row), note.get<std::string>()));
+        said.add(process_name(row), note.get<std::string>());
       }
     }
+  }
+  for (const auto& [words, who] : said.all()) {
+    notes.add(fmt::format("{}: {}", fmt::join(who, ", "), words));
   }
 }
 
@@ -288,13 +312,21 @@ void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
 }
 
 void add_data(Notes& notes, const std::vector<FitsRun>& runs) {
-  for (const json& row : runs.front().rows) {
+  const std::vector<json>& rows = runs.front().rows;
+  Shared said;
+  std::set<std::string> processes;
+  for (const json& row : rows) {
+    processes.insert(process_name(row));
     const json data = member(row, "data");
     if (!data.is_array()) continue;
     for (const json& loader : data) {
       const json text = member(loader, "text");
-      if (text.is_string()) notes.add("data: " + text.get<std::string>());
+      if (text.is_string()) said.add(process_name(row), text.get<std::string>());
     }
+  }
+  for (const auto& [words, who] : said.all()) {
+    const bool all = who.size() == processes.size();
+    notes.add((all ? "data: " : fmt::format("data of {}: ", fmt::join(who, ", "))) + words);
   }
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {

@@ -172,9 +172,11 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                    "Stop at the first CUDA function that is not simulated, naming it");
   command
       .add_option("--unknown", gpus.unknown,
-                  "What the program reads of numbers that nobody knows, and is chosen by: zeros "
-                  "(choices go in turn), or noise (they are random, with a fixed seed)")
-      ->check(CLI::IsMember({"zeros", "noise"}))
+                  "What stands in for numbers that nobody knows, where the program reads them or "
+                  "chooses by them: zeros (choices go in turn), noise (they are random, with a "
+                  "fixed seed), or most (as zeros, and masks, boxes and the like choose as many as "
+                  "there can be: what fits then fits with fewer, too)")
+      ->check(CLI::IsMember({"zeros", "noise", "most"}))
       ->capture_default_str();
   command
       .add_option("--skew", gpus.skew,

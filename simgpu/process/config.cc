@@ -61,10 +61,12 @@ Config config_from_environment() {
   }
   config.shared_file = text_of("SIMGPU_SHARED");
   const std::string unknown = text_of("SIMGPU_UNKNOWN");
-  if (!unknown.empty() && unknown != "zeros" && unknown != "noise") {
-    throw std::invalid_argument("SIMGPU_UNKNOWN: \"" + unknown + "\": expected zeros or noise");
+  const auto* const named = std::find(std::begin(kUnknownNames), std::end(kUnknownNames), unknown);
+  if (!unknown.empty() && named == std::end(kUnknownNames)) {
+    throw std::invalid_argument("SIMGPU_UNKNOWN: \"" + unknown +
+                                "\": expected zeros, noise or most");
   }
-  config.unknown_noise = unknown == "noise";
+  if (!unknown.empty()) config.unknown = static_cast<Unknown>(named - std::begin(kUnknownNames));
   config.skew = number_of("SIMGPU_SKEW", 1000);
   config.seed = static_cast<std::uint64_t>(number_of("SIMGPU_SEED", 0x1p53));
   return config;

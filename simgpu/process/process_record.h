@@ -16,10 +16,16 @@
 
 namespace gapless::simgpu {
 
-/// What a program came by that followed from what nobody knows: a number that it read back, a flag
-/// (of type bool), which it read to branch by it, or the size of a tensor.
-enum class Estimate : int { number, flag, size };
-constexpr int kEstimates = 3;
+/// What a program came by that followed from what nobody knows: a number that it read back; the
+/// size of a tensor, which was made as large as it can be (Unknown::most); a flag (of type bool),
+/// which it read to branch by it; or the size of a tensor, as it happened to come. The last is the
+/// gravest.
+enum class Estimate : int { number, bound, flag, size };
+constexpr int kEstimates = 4;
+
+/// What stands in for numbers that nobody knows (simgpu/torch/guesses.h).
+enum class Unknown : std::int32_t { zeros, noise, most };
+inline constexpr const char* kUnknownNames[] = {"zeros", "noise", "most"};
 
 struct ProcessRecord {
   static constexpr std::uint64_t kMagic = 0x6472796c70616701;
@@ -70,7 +76,7 @@ struct ProcessRecord {
   std::uint64_t estimates[kEstimates] = {};
   /// The library in front of PyTorch's operators is there (simgpu/torch).
   bool computes_numbers = false;
-  bool unknown_noise = false;         // unknown numbers are noise; else zeros
+  Unknown unknown = Unknown::zeros;
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
   PerDriverCall<std::uint64_t> calls{};
   Device devices[kDevices];

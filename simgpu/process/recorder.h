@@ -33,10 +33,10 @@ class SIMGPU_API Recorder {
   void count(DriverCall call) { ++at()->calls[static_cast<std::size_t>(call)]; }
   /// Something followed from what nobody knows. Whether it is the first of its kind.
   bool estimated(Estimate what) { return at()->estimates[static_cast<int>(what)]++ == 0; }
-  /// Numbers are computed from now on; unknown ones are noise, or zeros.
-  void computes(bool noise) {
+  /// Numbers are computed from now on, and this stands in for unknown ones.
+  void computes(Unknown unknown) {
     at()->computes_numbers = true;
-    at()->unknown_noise = noise;
+    at()->unknown = unknown;
   }
 
   // For any thread, with or without the lock of the process.

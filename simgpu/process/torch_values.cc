@@ -48,7 +48,7 @@ void load_values() {
   if (install == nullptr) return;
   install();
   const Entry entry;
-  entry.process.recorder.computes(entry.process.config().unknown_noise);
+  entry.process.recorder.computes(entry.process.config().unknown);
 }
 
 }  // namespace gapless::simgpu

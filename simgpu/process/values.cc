@@ -70,5 +70,6 @@ void simgpu_estimated(int what) {
 
 SimgpuUnknown simgpu_unknown() {
   const auto& config = Process::get().config();
-  return {config.unknown_noise, config.skew, config.seed};
+  return {config.unknown == gapless::simgpu::Unknown::noise,
+          config.unknown == gapless::simgpu::Unknown::most, config.skew, config.seed};
 }

@@ -52,6 +52,7 @@ SIMGPU_API void simgpu_estimated(int what);
 /// What the program was started with (config.h).
 struct SimgpuUnknown {
   bool noise = false;
+  bool most = false;
   double skew = 0;
   std::uint64_t seed = 0;
 };

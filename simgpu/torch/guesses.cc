@@ -165,6 +165,52 @@ bool asks_if_finite(const at::Tensor& a, const c10::IValue* b) {
   return b->isScalar() && b->toScalar().isFloatingPoint() && std::isinf(b->toScalar().toDouble());
 }
 
+std::optional<std::int64_t> most_of(const OperatorFacts& facts, const at::Tensor& from,
+                                    std::optional<std::int64_t> dim) {
+  switch (facts.most) {
+    case OperatorFacts::Most::numbers:
+      return from.numel();
+    case OperatorFacts::Most::along_dim:
+      return from.dim() == 0  ? 1
+             : dim            ? from.size(*dim)
+             : facts.dim >= 0 ? from.numel()  // of the flattened tensor
+                              : from.size(0);
+    case OperatorFacts::Most::unbounded:
+      break;
+  }
+  return std::nullopt;
+}
+
+void guess_all_set(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result) {
+  if (!is_on_device(result) || !is_small(result) || result.numel() == 0) return;
+  if (flags.scalar_type() != at::kBool) return;
+  const std::int64_t each = flags.numel() / result.numel();
+  at::Tensor values(at::detail::empty_strided_cpu(result.sizes(), result.strides(), at::kLong));
+  values.fill_(facts.guess == OperatorFacts::Guess::any ? 1 : each);
+  write_values(result, values.to(result.scalar_type()), kLikely);
+}
+
+void guess_all_chosen(const OperatorFacts& facts, const at::Tensor& from,
+                      const at::Tensor& places) {
+  if (!is_on_device(places) || !is_small(places) || places.scalar_type() != at::kLong) return;
+  const bool finds_places = facts.base == "aten::nonzero" && places.dim() == 2;
+  if (!finds_places && facts.base != "torchvision::nms") return;
+  const std::int64_t dims = finds_places ? places.size(1) : 1;
+  const std::int64_t count = dims == 0 ? 0 : places.numel() / dims;
+  if (count == 0) return;
+  at::Tensor all(at::detail::empty_strided_cpu({count, dims}, {dims, 1}, at::kLong));
+  auto* const to = all.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i;
+    for (std::int64_t d = dims - 1; d >= 0; --d) {
+      const std::int64_t size = finds_places ? from.size(d) : count;
+      to[i * dims + d] = rest % size;
+      rest /= size;
+    }
+  }
+  write_values(places, all.view(places.sizes()), kLikely);
+}
+
 void guess_noise(const at::Tensor& tensor) {
   if (!simgpu_unknown().noise || !is_on_device(tensor) || !is_small(tensor)) return;
   const bool flags = tensor.scalar_type() == at::kBool;

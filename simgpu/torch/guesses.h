@@ -6,6 +6,11 @@
 //   argmax(logits)           of more choices than rows: spread over all of them
 //   score > -1e9             as of numbers in general position: finite, no special ones, 0 < x < 1
 //   isnan(x), x == x         the same, and for certain: every other training loop asks that
+//
+// With --unknown most, what is chosen by such numbers is as much as there can be:
+//
+//   x[scores > 0.5]          every row; nms(boxes, scores) keeps every box
+//   (scores > 0.5).sum()     as many as there are
 #pragma once
 
 #include <cstdint>
@@ -31,6 +36,17 @@ at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c
 /// Whether it asks no more than if numbers are finite, as x == x and x.abs() == inf do. They are:
 /// a program whose losses are not is not the one whose memory is asked for.
 bool asks_if_finite(const at::Tensor& a, const c10::IValue* b);
+
+/// The most that a size can be which follows from the numbers of `from`; nothing where they do not
+/// bound it. `dim`: along which it is.
+std::optional<std::int64_t> most_of(const OperatorFacts& facts, const at::Tensor& from,
+                                    std::optional<std::int64_t> dim);
+
+/// Where `flags` are all set, what `result` says of them: any of them, or how many.
+void guess_all_set(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result);
+
+/// Where an operator has found every place there is, the places.
+void guess_all_chosen(const OperatorFacts& facts, const at::Tensor& from, const at::Tensor& places);
 
 /// Gives the tensor numbers, where --unknown noise asks for that: standard normal ones, or flags.
 void guess_noise(const at::Tensor& tensor);

@@ -96,6 +96,11 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   } else if (is_one_of(facts.base, kSizedByData)) {
     facts.sized_by = {0};
   }
+  if (facts.base == "aten::bincount" || facts.base == "aten::repeat_interleave") {
+    facts.most = Most::unbounded;
+  } else if (facts.base == "torchvision::nms" || facts.base.rfind("aten::unique_", 0) == 0) {
+    facts.most = Most::along_dim;
+  }
   // A program's own random numbers on the host are not to change.
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.computable = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
@@ -106,6 +111,8 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   if (finds && is_one_of(facts.base, kIndices)) facts.guess = Guess::index;
   if (is_one_of(facts.base, kPredicates)) facts.guess = Guess::predicate;
   if (facts.name == "aten::where.self") facts.guess = Guess::choice;
+  if (facts.base == "aten::any") facts.guess = Guess::any;
+  if (facts.base == "aten::sum" || facts.base == "aten::count_nonzero") facts.guess = Guess::count;
   return facts;
 }
 

@@ -26,7 +26,9 @@ struct OperatorFacts {
     none,
     index,      // the places of the largest, or of samples: balanced (guesses.h)
     predicate,  // a comparison: what is likely of unknown numbers
-    choice      // torch.where: what is chosen of known numbers is known
+    choice,     // torch.where: what is chosen of known numbers is known
+    any,        // whether a flag is set: one is, where as many are taken to be as there can be
+    count       // how many flags are set: all, where as many are taken to be as there can be
   };
 
   std::string name;  // "aten::sum.IntList_out"
@@ -40,6 +42,8 @@ struct OperatorFacts {
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
   bool reads_back = false;  // aten::_local_scalar_dense
   Guess guess = Guess::none;
+  /// The most there can be of what its size follows from.
+  enum class Most { numbers, along_dim, unbounded } most = Most::numbers;
   std::vector<std::size_t> sized_by;  // the arguments whose numbers its result's size follows from
 
   static OperatorFacts of(const c10::OperatorHandle& op);

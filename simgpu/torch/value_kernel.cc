@@ -21,8 +21,14 @@ using Guess = OperatorFacts::Guess;
 
 // Estimate of process_record.h.
 constexpr int kNumber = 0;
-constexpr int kFlag = 1;
-constexpr int kSize = 2;
+constexpr int kBound = 1;
+constexpr int kFlag = 2;
+constexpr int kSize = 3;
+
+bool takes_most() {
+  static const bool most = simgpu_unknown().most;
+  return most;
+}
 
 // Calls f(tensor) for each that an argument or a result holds, until f is false.
 template <class F>
@@ -257,6 +263,22 @@ bool ValueKernel::only_asks_if_finite(const c10::IValue* arguments) const {
          asks_if_finite(arguments[0].toTensor(), compared_with(arguments));
 }
 
+// With --unknown most: the size of what numbers choose that nobody knows.
+std::optional<std::int64_t> ValueKernel::most_of_size(const c10::IValue* arguments) const {
+  if (facts_.sized_by.empty() || !takes_most() || simgpu_captures()) return std::nullopt;
+  const at::Tensor& from = arguments[facts_.sized_by.front()].toTensor();
+  std::optional<std::int64_t> dim;
+  if (facts_.dim >= 0 && arguments[facts_.dim].isInt()) dim = arguments[facts_.dim].toInt();
+  return most_of(facts_, from, dim);
+}
+
+// Whether flags that nobody knows are counted, and taken to be all set.
+bool ValueKernel::takes_all_set(const c10::IValue* arguments) const {
+  return (facts_.guess == Guess::any || facts_.guess == Guess::count) && takes_most() &&
+         !simgpu_captures() && arguments[0].isTensor() && is_on_device(arguments[0].toTensor()) &&
+         arguments[0].toTensor().scalar_type() == at::kBool;
+}
+
 // Of an operator whose arguments are not all known.
 void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& results) const {
   const OnCpu on_cpu;
@@ -287,6 +309,10 @@ void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& 
     if (flags.defined()) {
       write_values(result, flags, only_asks_if_finite(arguments.data()) ? kKnown : kLikely);
     }
+  } else if (facts_.guess == Guess::any || facts_.guess == Guess::count) {
+    guess_all_set(facts_, from, result);
+  } else if (!facts_.sized_by.empty()) {
+    guess_all_chosen(facts_, from, result);
   } else if (facts_.guess == Guess::choice) {
     const at::Tensor& flags = from;
     if (!is_on_device(flags) || !is_small(flags) || !is_small(result)) return;
@@ -355,21 +381,23 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     }
   }
   const int knowledge = captures ? kNone : look(arguments);
-  const bool computes = facts_.computable && knowledge != kNone;
+  const auto most = size_known == kKnown ? std::nullopt : most_of_size(arguments);
+  const bool all_set = knowledge != kKnown && takes_all_set(arguments);
+  const bool computes = facts_.computable && knowledge != kNone && !most && !all_set;
   const std::vector<at::Tensor> written = written_by(arguments);
   Computation computation;
   if (computes) {
     computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
   }
   std::vector<c10::IValue> kept;
-  if (!computes && facts_.guess != Guess::none && !captures) {
-    kept.assign(arguments, arguments + count);
-  }
+  const bool guesses = facts_.guess != Guess::none &&
+                       (all_set || (facts_.guess != Guess::any && facts_.guess != Guess::count));
+  if (!computes && (guesses || most) && !captures) kept.assign(arguments, arguments + count);
   Inside inside(/*computes=*/true);
   if (!facts_.sized_by.empty()) {
-    if (size_known != kKnown) simgpu_estimated(kSize);
+    if (size_known != kKnown) simgpu_estimated(most ? kBound : kSize);
     inside.where().has_answer = true;
-    inside.where().answer = 0;
+    inside.where().answer = most.value_or(0);
     if (computes && compute(op, computation) && computation.stack[0].isTensor()) {
       const at::Tensor& result = computation.stack[0].toTensor();
       const bool along = facts_.dim >= 0 && arguments[facts_.dim].isInt();

@@ -201,12 +201,14 @@ def suggest_batch_size(
         model: Any, num_gpus: int | None = None, target_memory_gb: float | None = None, *, inputs: Any = None,
         sequence_length: int | None = None, loss: Callable[[Any, Any], Any] | None = None, optimizer: Any = "AdamW",
         precision: str = "fp32", training: bool = True, steps: int = 2, allocator: str | None = None,
-        max_batch_size: int = 2048, timeout: float = 600) -> int:
+        max_batch_size: int = 2048, timeout: float = 600, estimates: bool = False) -> int:
     """The largest batch for each GPU with which a step fits on GPUs of so many GiB: tried, and the next one was
     refused. By `gapless search`, without a GPU.
 
     num_gpus: by DataParallel; else those that this process sees, or one. target_memory_gb: the capacity of each, of
     which a CUDA context takes its part; else the smallest of those it sees. max_batch_size: no larger one is tried.
+    estimates: sizes that follow from numbers nobody knows (a router's loads) are taken as they come, with a warning;
+    else what has such is not known.
     The rest as for estimate_memory_usage(). It is about steps of one size: where lengths differ, inputs are to be
     the longest. Raises GaplessError where not even one sample fits, with the reason, or the model cannot be run.
     """
@@ -227,7 +229,7 @@ def suggest_batch_size(
         gpu = f"{int(target_memory_gb * 1024)}MiB"
         done = _dryrun.run(
             "search", ["--gpu", ",".join([gpu] * num_gpus), "--allocator", allocator, "--vary", f"batch=1:{max_batch_size}",
-                       "--timeout", str(timeout)],
+                       "--timeout", str(timeout), *(["--estimates"] if estimates else [])],
             [word.replace("{", "{{").replace("}", "}}") if word != "{batch}" else word for word in _dry_step.program(path, "{batch}")],
             environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(num_gpus)))})
     if done.found is None:
