@@ -90,8 +90,13 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
 int run(FitsArguments arguments) {
   check(arguments);
   std::vector<FitsRun> runs;
+  std::string untried;
   for (const std::string& allocator : arguments.allocators) {
     if (!runs.empty() && runs.back().end.by == WatchedEnd::By::user) break;
+    if (!runs.empty() && runs.front().rows.front()["pid"].is_null()) {  // nor would it here
+      untried += (untried.empty() ? "" : ", ") + allocator;
+      continue;
+    }
     runs.push_back(run_with(allocator, arguments));
   }
   json rows = json::array();
@@ -104,6 +109,7 @@ int run(FitsArguments arguments) {
     fmt::print("{}", text_of_fits(runs, colour_wanted(), columns));
     const std::string note = note_of_ranks(arguments.gpus, runs.front().absent);
     for (const std::string& line : lines_of(note, columns)) fmt::print("{}\n", line);
+    if (!untried.empty()) fmt::print("not tried, as no GPU was used: {}\n", untried);
   }
   write_json(arguments.program, json_text(rows, 1));
   if (!arguments.picture.empty()) {

@@ -120,7 +120,7 @@ void add_search(CLI::App& app, int& status) {
       ->add_option("-v,--vary", arguments->vary,
                    "What is varied: NAME=MIN:MAX, NAME=MIN:MAX:STEP or NAME=A,B,C, where the "
                    "command has {NAME} ({{NAME}} is left as {NAME}); or FILE:KEY=..., a value in a "
-                   ".json or .yaml file that the command names, which is copied, not changed")
+                   ".json, .toml or .yaml file that the command names, which is copied, not changed")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -441,6 +441,12 @@ x = torch.empty(600 << 20, dtype=torch.uint8, device="cuda")
     assert "0.0 %" not in said.out
 
 
+def test_what_uses_no_gpu_is_run_once(fits):
+    said = fits("raise SystemExit('no config')", "--gpu", "1GiB", "--allocator", "all", status=1)
+    assert [row["asked_allocator"] for row in said.rows] == ["gapless"]
+    assert "not tried, as no GPU was used: native, expandable" in said.out
+
+
 def test_the_first_steps_may_be_enough(fits):
     said = fits("""
 import torch

@@ -8,6 +8,8 @@
 #include <yaml-cpp/yaml.h>
 
 #include "allocator/base/error.h"
+#include "tools/search/dotted_key.h"
+#include "tools/search/value_in_toml.h"
 
 namespace gapless::tools {
 namespace {
@@ -22,27 +24,6 @@ struct Place {
     throw InputError(fmt::format("{}: {}: {}", file, key, cause));
   }
 };
-
-// A key may have dots in its own name, so the longest name that is there goes first: calls `found`
-// with each name that begins `key`, and what is left of it behind the dot, until it says true.
-template <class Try>
-bool any_split(const std::string& key, const Try& found) {
-  for (std::size_t end = key.size(); end != std::string::npos && end != 0;
-       end = key.rfind('.', end - 1)) {
-    if (found(key.substr(0, end), end == key.size() ? "" : key.substr(end + 1))) return true;
-  }
-  return false;
-}
-
-std::size_t position_of(const std::string& name) {
-  std::size_t position = 0;
-  if (name.empty() || name.size() > 9) return SIZE_MAX;
-  for (const char c : name) {
-    if (c < '0' || c > '9') return SIZE_MAX;
-    position = 10 * position + (c - '0');
-  }
-  return position;
-}
 
 Json* json_at(Json& from, const std::string& key) {
   if (key.empty()) return &from;
@@ -179,7 +160,8 @@ std::string with_value(const std::string& file, const std::string& text, const s
   const std::string suffix = std::filesystem::path(file).extension().string();
   if (suffix == ".json") return in_json(place, text, value);
   if (suffix == ".yaml" || suffix == ".yml") return in_yaml(place, text, value);
-  throw InputError(file + ": values can be varied in .json, .yaml and .yml files");
+  if (suffix == ".toml") return with_toml_value(file, text, key, value);
+  throw InputError(file + ": values can be varied in .json, .toml, .yaml and .yml files");
 }
 
 }  // namespace gapless::tools

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 packages=(cmake ninja-build g++ pkg-config ccache git python3 python3-venv
-  libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libzstd-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev libyaml-cpp-dev libtomlplusplus-dev nlohmann-json3-dev libzstd-dev
   zlib1g-dev node-d3
   clang-format clang-tidy mypy)
 

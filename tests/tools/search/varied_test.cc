@@ -127,11 +127,11 @@ TEST_F(Files, WhatCannotBeVariedIsTold) {
               HasSubstr("the command does not name " + yaml));
   EXPECT_THAT(error_of([&] { command({"train"}, {"/nowhere.json:a=1:8"}); }),
               HasSubstr("/nowhere.json"));
-  const std::string other = file("train.toml", "a = 1\n");
+  const std::string other = file("train.ini", "a = 1\n");
   EXPECT_THAT(error_of([&] {
                 command({"train", other}, {other + ":a=1:8"});
               }),
-              HasSubstr(".json, .yaml and .yml"));
+              HasSubstr(".json, .toml, .yaml and .yml"));
 }
 
 TEST(ValueInFile, YamlKeepsEverythingElse) {
@@ -164,6 +164,36 @@ TEST(ValueInFile, WhatWouldChangeMoreIsRefused) {
   EXPECT_THAT(refused("a: [1\n", "a"), HasSubstr("f.yaml: "));
   EXPECT_THAT(refused("", "a"), HasSubstr("f.yaml: "));
   EXPECT_THAT(refused("a: 1\n", "a.b"), HasSubstr("no such key"));
+}
+
+TEST(ValueInFile, TomlKeepsEverythingElse) {
+  const std::string text =
+      "# ä\ntitle = \"a = 1\"\n\n[training]  # of it\nlocal_batch_size = 8   # per GPU\n"
+      "mixed = \"bf16\"\nlens = [ 1, 2 ]\n\"a.b\" = { c = 1e-4, \"größe\" = true }\n[[job]]\nn = "
+      "1\n[[job]]\n"
+      "n = 2\n";
+  const auto changed = [&](const std::string& key, const std::string& value) {
+    return with_value("f.toml", text, key, value);
+  };
+  const auto with = [&](const std::string& old, const std::string& replaced) {
+    std::string all = text;
+    return all.replace(all.find(old), old.size(), replaced);
+  };
+  EXPECT_EQ(changed("training.local_batch_size", "16"), with("= 8 ", "= 16 "));
+  EXPECT_EQ(changed("training.mixed", "fp\"16"), with("\"bf16\"", "\"fp\\\"16\""));
+  EXPECT_EQ(changed("training.mixed", "16"), with("\"bf16\"", "\"16\""));  // a text stays one
+  EXPECT_EQ(changed("training.lens.1", "64"), with("2 ]", "64 ]"));
+  EXPECT_EQ(changed("training.a.b.c", "2.5"), with("1e-4", "2.5"));
+  EXPECT_EQ(changed("training.a.b.größe", "false"), with("true", "false"));
+  EXPECT_EQ(changed("training.local_batch_size", "auto"), with("= 8 ", "= \"auto\" "));
+  EXPECT_EQ(changed("job.1.n", "3"), with("n = 2", "n = 3"));
+  for (const auto& [key, cause] : std::vector<std::pair<std::string, std::string>>{
+           {"q", "no such key"}, {"job.2", "no such key"}, {"training", "several values"}}) {
+    EXPECT_THAT(error_of([&] { (void)changed(key, "1"); }), HasSubstr("f.toml: " + key + ": "));
+    EXPECT_THAT(error_of([&] { (void)changed(key, "1"); }), HasSubstr(cause));
+  }
+  EXPECT_THAT(error_of([&] { (void)with_value("f.toml", "a = 1\nb = \n", "a", "1"); }),
+              HasSubstr("f.toml: line 2: "));
 }
 
 TEST(ValueInFile, Json) {
