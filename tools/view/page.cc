@@ -82,7 +82,9 @@ PageTrace page_trace(const Trace& trace) {
   PageTrace page;
   page.title = trace.name;
   page.numbers = page_numbers(trace);
-  page.base64 = base64_of(deflated(page_table(trace, page.numbers)));
+  page.base64 = std::async(std::launch::async, [table = page_table(trace, page.numbers)] {
+    return base64_of(deflated(table));
+  });
   return page;
 }
 
@@ -94,7 +96,7 @@ std::string page_of(const std::vector<PageTrace>& traces) {
   const nlohmann::json about = {{"traces", list}};
   std::string data = data_element("about", base64_of(deflated(json_text(about))));
   for (std::size_t i = 0; i < traces.size(); ++i) {
-    data += data_element(fmt::format("trace-{}", i), traces[i].base64);
+    data += data_element(fmt::format("trace-{}", i), traces[i].base64.get());
   }
   std::string script;
   for (const std::string_view file : page_scripts()) {

@@ -8,6 +8,7 @@
 // title alone is text, and escaped.
 #pragma once
 
+#include <future>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,7 @@ namespace gapless::tools {
 struct PageTrace {
   std::string title;  // "qwen-lora-varlen"
   PageNumbers numbers;
-  std::string base64;  // of the deflated table
+  std::shared_future<std::string> base64;  // of the table, which is deflated meanwhile
   /// What stands at the top of the page while the trace is shown: whole sentences.
   std::vector<std::string> findings;
 };
