@@ -240,7 +240,8 @@ FrameKind frame_kind(std::string_view frame) {
 
 std::string call_site(const std::vector<std::string_view>& frames) {
   if (const std::size_t own = own_frame(frames); own != frames.size()) {
-    return std::string(frames[own]);
+    const bool of_package = frame_kind(frames[own]) == FrameKind::library;
+    return std::string(of_package ? in_packages(frames[own]) : frames[own]);
   }
   std::string_view library;
   std::string_view any;

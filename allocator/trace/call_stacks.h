@@ -46,11 +46,11 @@ FrameKind frame_kind(std::string_view frame);
 /// is the outermost that is not PyTorch. As many as there are frames where there is none.
 std::size_t own_frame(const std::vector<std::string_view>& frames);
 
-/// The line of the program that asked: own_frame(); else the innermost of a Python library; else,
-/// of what autograd's own thread asked for, "MmBackward0 (backward pass)", or
-/// "aten::sum_dim.IntList (backward pass)" where it is between two nodes; else the innermost line
-/// of C++ that is not PyTorch's, the outermost operator, the innermost native frame. Empty where
-/// there is none. Frames are the innermost first.
+/// The line of the program that asked: own_frame(), of a package without the folder it lies in;
+/// else the innermost of a Python library; else, of what autograd's own thread asked for,
+/// "MmBackward0 (backward pass)", or "aten::sum_dim.IntList (backward pass)" where it is between
+/// two nodes; else the innermost line of C++ that is not PyTorch's, the outermost operator, the
+/// innermost native frame. Empty where there is none. Frames are the innermost first.
 std::string call_site(const std::vector<std::string_view>& frames);
 
 /// The line of a library that it led to: the innermost one of an installed package that is not
