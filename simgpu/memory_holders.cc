@@ -51,6 +51,7 @@ class Blocks {
     spread_losses();
     spread_parameters();
     for (Block& block : all) block.holder = holder_of(block, sites);
+    keep_by_life(sites);
   }
 
   std::vector<Block> all;
@@ -144,14 +145,45 @@ class Blocks {
                                 Holder::buffers, Holder::workspaces, Holder::loss}) {
       if (told(block, holder)) return holder;
     }
+    const Holder at =
+        block.site == 0 || block.site > sites.size() ? Holder::unknown : sites[block.site - 1].at;
+    if (at == Holder::parameters || at == Holder::gradients) return at;
     if (block.made_parameters) return Holder::parameter_copies;
     if (told(block, Holder::inputs)) return Holder::inputs;
     if (block.copy_of != kNone && told(all[block.copy_of], Holder::parameters)) {
       return Holder::parameter_copies;
     }
     if (block.holder != Holder::unknown) return block.holder;
-    return block.site == 0 || block.site > sites.size() ? Holder::unknown
-                                                        : sites[block.site - 1].at;
+    return at;
+  }
+
+  // In a program without Python nobody tells of gradients and states. What the backward pass made
+  // and an optimizer's step finds is a gradient; what a step made and the next backward pass finds,
+  // or nobody frees, is a state.
+  void keep_by_life(const std::vector<MemorySite>& sites) {
+    const auto is_native = [&](const Block& block) {
+      return block.site != 0 && block.site <= sites.size() && !sites[block.site - 1].native.empty();
+    };
+    std::vector<std::uint64_t> passes;  // when memory was had in one, in order
+    std::vector<std::uint64_t> steps;
+    for (const Block& block : all) {
+      if (!is_native(block)) continue;
+      if (block.holder == Holder::backward) passes.push_back(block.begin);
+      if (block.holder == Holder::optimizer_step) steps.push_back(block.begin);
+    }
+    const auto sees_any = [](const Block& block, const std::vector<std::uint64_t>& moments) {
+      const auto next = std::upper_bound(moments.begin(), moments.end(), block.begin);
+      return next != moments.end() && *next < block.end;
+    };
+    for (Block& block : all) {
+      if (!is_native(block)) continue;
+      if (block.holder == Holder::backward && sees_any(block, steps)) {
+        block.holder = Holder::gradients;
+      } else if (block.holder == Holder::optimizer_step &&
+                 (block.end == kNever || sees_any(block, passes))) {
+        block.holder = Holder::optimizer_states;
+      }
+    }
   }
 
   std::map<std::uint64_t, std::uint32_t> live_;
@@ -294,6 +326,15 @@ std::vector<MemorySite> read_memory_sites(const std::string& path) {
     site.library_line = text("library_line");
     site.called = text("called");
     site.part = text("part");
+    const json frames = told.value("native", json::array());
+    for (const json& frame : frames) {
+      if (!frame.is_array() || frame.size() != 3 || !frame[0].is_string() ||
+          !frame[1].is_number_unsigned() || !frame[2].is_string()) {
+        continue;
+      }
+      site.native.push_back({frame[0].get<std::string>(), frame[1].get<std::uint64_t>(),
+                             frame[2].get<std::string>()});
+    }
     sites.push_back(std::move(site));
   }
   return sites;

@@ -31,13 +31,21 @@ std::string name_of(Holder holder);
 
 /// A place in the program that asked for memory.
 struct MemorySite {
-  Holder at = Holder::unknown;  // activations, loss, backward or optimizer_step
+  Holder at = Holder::unknown;  // of a program in C++ parameters and gradients, too
   std::string line;             // "train.py:12"; empty where unknown
   std::string library_line;     // of the library that the user's line had called
   std::string called;           // the function of a library that the user's line called
   /// What part of PyTorch's means for several GPUs it was: "replicate", "scatter", "gather",
   /// "broadcast_coalesced", "reduce_add_coalesced", "distributed"; empty where none.
   std::string part;
+  /// Of a program without Python: its stack, from the innermost on (process/native_sites.h), of
+  /// which the rest is worked out.
+  struct NativeFrame {
+    std::string module;
+    std::uint64_t offset = 0;  // in the module
+    std::string symbol;        // mangled; empty where the dynamic linker knows none
+  };
+  std::vector<NativeFrame> native;
 };
 /// The places of a process, whose numbers begin with 1; none where there is no such file.
 std::vector<MemorySite> read_memory_sites(const std::string& path);

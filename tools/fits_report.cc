@@ -12,6 +12,7 @@
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/last_words.h"
+#include "tools/native_lines.h"
 #include "tools/process_reports.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -83,6 +84,7 @@ struct ProcessMemory {
 ProcessMemory memory_of(const fs::path& stem, bool blocks) {
   ProcessMemory memory;
   memory.sites = simgpu::read_memory_sites(stem.string() + ".sites");
+  tell_native_lines(memory.sites);
   const auto events = simgpu::read_memory_trace(stem.string() + ".memory");
   if (!events.empty()) memory.courses = simgpu::memory_courses(events, memory.sites, kSamples);
   if (blocks) memory.blocks = simgpu::held_blocks(events, memory.sites);
@@ -203,6 +205,24 @@ std::string download_hint(const std::vector<std::string>& words) {
              : "";
 }
 
+// Where a program in C++ asked for what it was refused; Python tells that itself.
+void tell_line_of_failure(ProcessReport& report, const ProcessMemory& memory) {
+  if (report.record.out_of_memory == 0 || report.torch.contains("last_out_of_memory")) return;
+  const simgpu::ProcessRecord::OutOfMemory& last = report.record.last;
+  for (const simgpu::MemoryCourse& course : memory.courses) {
+    if (course.device != last.device || !course.failed) continue;
+    if (course.failed_site == 0 || course.failed_site > memory.sites.size()) continue;
+    report.torch["last_out_of_memory"] = {
+        {"device", last.device},
+        {"asked_bytes", last.asked_bytes},
+        {"allocated_bytes", last.allocated_bytes},
+        {"reserved_bytes", last.reserved_bytes},
+        {"step", nullptr},
+        {"line", or_null(memory.sites[course.failed_site - 1].line)},
+        {"library_line", nullptr}};
+  }
+}
+
 std::string why_nothing(const std::string& program, const WatchedEnd& end, const std::string& torch,
                         const std::vector<std::string>& words) {
   if (end.by == WatchedEnd::By::limit) {
@@ -241,9 +261,10 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   const std::vector<std::string> words = lines_said_last(output);
   run.last_words = last_of(words, kLastLines);
   std::vector<int> installed;
-  for (const ProcessReport& report : read_reports(reports, end.ended)) {
+  for (ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
         memory_of(reports / fmt::format("{}.{}", report.pid, report.image), judging.blocks);
+    tell_line_of_failure(report, memory);
     for (json& row : rows_of({report}, allocator, end.ended.status())) {
       std::vector<std::string> notes;
       judge(row, end, allocator);

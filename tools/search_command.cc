@@ -117,10 +117,11 @@ void add_search(CLI::App& app, int& status) {
       "known; 2 bad input, or a program that fails for another reason than memory; 128 and the "
       "signal that broke it off.");
   command
-      ->add_option("-v,--vary", arguments->vary,
-                   "What is varied: NAME=MIN:MAX, NAME=MIN:MAX:STEP or NAME=A,B,C, where the "
-                   "command has {NAME} ({{NAME}} is left as {NAME}); or FILE:KEY=..., a value in a "
-                   ".json, .toml or .yaml file that the command names, which is copied, not changed")
+      ->add_option(
+          "-v,--vary", arguments->vary,
+          "What is varied: NAME=MIN:MAX, NAME=MIN:MAX:STEP or NAME=A,B,C, where the "
+          "command has {NAME} ({{NAME}} is left as {NAME}); or FILE:KEY=..., a value in a "
+          ".json, .toml or .yaml file that the command names, which is copied, not changed")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

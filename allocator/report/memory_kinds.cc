@@ -11,18 +11,6 @@
 namespace gapless {
 namespace {
 
-// What a stack says.
-enum class Asked : std::uint8_t {
-  unknown,
-  module_move,  // Module.to(), .cuda(), constructors: parameters and buffers
-  forward,
-  loss,
-  backward,
-  accumulate,  // AccumulateGrad: a gradient for sure
-  optimizer,
-  workspace,
-};
-
 enum Kind : std::uint8_t {
   parameters,
   optimizer_states,
@@ -61,7 +49,7 @@ Asked of_frame(std::string_view frame) {
     std::string_view text;
     Asked asked;
   };
-  static constexpr std::array<Sign, 35> kSigns = {{
+  static constexpr std::array<Sign, 38> kSigns = {{
       {"getChosenWorkspaceSize", Asked::workspace},
       {"getNewWorkspace", Asked::workspace},
       {"getCUDABlasLtWorkspace", Asked::workspace},
@@ -69,6 +57,7 @@ Asked of_frame(std::string_view frame) {
       {"WorkspaceSize", Asked::workspace},
       {"cudnn::", Asked::workspace},
       {"AccumulateGrad", Asked::accumulate},
+      {"torch::optim::", Asked::optimizer},
       {"optim/", Asked::optimizer},
       {"optim\\", Asked::optimizer},
       {"optimizers/", Asked::optimizer},
@@ -92,7 +81,9 @@ Asked of_frame(std::string_view frame) {
       {" backward", Asked::backward},
       {"module.py:", Asked::forward},  // refined below by the function's name
       {" forward", Asked::forward},
+      {"::forward(", Asked::forward},
       {"_call_impl", Asked::forward},
+      {"torch::nn::Module::to", Asked::module_move},
       {" _apply", Asked::module_move},
       {" __init__", Asked::module_move},
       {" load_state_dict", Asked::module_move},
@@ -108,8 +99,8 @@ Asked of_frame(std::string_view frame) {
       continue;
     }
     // A program's own folder may be called so: there only a function that steps counts.
-    if (sign.asked == Asked::optimizer && frame_kind(frame) != FrameKind::library &&
-        !has(frame, " step")) {
+    if (sign.asked == Asked::optimizer && !has(frame, "torch::optim::") &&
+        frame_kind(frame) != FrameKind::library && !has(frame, " step")) {
       continue;
     }
     return sign.asked;
@@ -202,6 +193,13 @@ std::vector<Life> lives_of(const Trace& trace) {
 }
 
 }  // namespace
+
+Asked asked_by(const std::vector<std::string>& frames) {
+  std::vector<Asked> asked;
+  asked.reserve(frames.size());
+  for (const std::string& frame : frames) asked.push_back(of_frame(frame));
+  return of_stack(asked);
+}
 
 MemoryKinds memory_kinds(const Trace& trace, const std::vector<KindRule>& rules) {
   MemoryKinds kinds;

@@ -25,6 +25,20 @@ struct KindRule {
   std::string kind;
 };
 
+/// What the stack of a request says that it was for.
+enum class Asked : std::uint8_t {
+  unknown,
+  module_move,  // Module.to(), .cuda(), constructors: parameters and buffers
+  forward,
+  loss,
+  backward,
+  accumulate,  // AccumulateGrad: a gradient for sure
+  optimizer,
+  workspace,
+};
+/// By the surest sign of any of its frames ("file.py:12 forward").
+Asked asked_by(const std::vector<std::string>& frames);
+
 struct MemoryKinds {
   /// "parameters", "optimizer states", "gradients", "activations", "loss", "backward",
   /// "optimizer step", "workspaces", "other"; without stacks "held throughout" (from before the

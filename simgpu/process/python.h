@@ -27,6 +27,9 @@ struct Python {
            find(clear_error, "PyErr_Clear") && find(drop, "Py_DecRef") && is_initialized() != 0;
   }
 
+  /// Whether an interpreter is in the process, begun or not.
+  static bool is_there() { return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr; }
+
   static bool is_finalizing() {
     int (*ask)() = nullptr;
     return (find(ask, "Py_IsFinalizing") || find(ask, "_Py_IsFinalizing")) && ask() != 0;

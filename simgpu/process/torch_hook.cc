@@ -8,7 +8,8 @@
 // - Peaks and failed requests are recorded, whatever language the program is written in.
 // - Where a trace is kept (memory_trace.h), so is every allocation and free. Whose it is, is asked
 //   before: while torch keeps its own history, it gathers the stack of each request in a function
-//   that a third one here stands in front of, at a time when no lock of the allocator's is held.
+//   that a third one here stands in front of, at a time when no lock of the allocator's is held. In
+//   a program without Python the stack itself is kept.
 #include <atomic>
 #include <cstdint>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <dlfcn.h>
 
 #include "simgpu/process/memory_trace.h"
+#include "simgpu/process/native_sites.h"
 #include "simgpu/process/process.h"
 #include "simgpu/process/python.h"
 
@@ -57,6 +59,13 @@ using Gather = SharedPointer (*)(bool, bool, bool);
 
 std::atomic<unsigned (*)()> site_callback{nullptr};
 
+// From where the calling thread asks, as Python said before; a program without one has the stack.
+std::uint32_t site_here() {
+  if (const std::uint32_t told = std::exchange(MemoryTrace::site(), 0); told != 0) return told;
+  static const bool has_python = gapless::simgpu::Python::is_there();
+  return has_python ? 0 : gapless::simgpu::NativeSites::get().here();
+}
+
 MemoryEvent event_of(MemoryEvent::Kind kind, int device, std::uint64_t bytes,
                      std::uint64_t reserved) {
   MemoryEvent event;
@@ -74,7 +83,7 @@ void trace_usage(void* pointer, std::int64_t bytes, std::size_t reserved, int de
   event.address = reinterpret_cast<std::uint64_t>(pointer);
   if (bytes > 0) {
     event.holder = MemoryTrace::scope();
-    event.site = std::exchange(MemoryTrace::site(), 0);
+    event.site = site_here();
   }
   MemoryTrace::get().add(event);
 }
@@ -110,7 +119,7 @@ extern "C" SIMGPU_API void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(
     if (MemoryTrace::wanted()) {
       MemoryEvent event = event_of(MemoryEvent::Kind::out_of_memory, device.index,
                                    static_cast<std::uint64_t>(bytes), reserved);
-      event.site = std::exchange(MemoryTrace::site(), 0);
+      event.site = site_here();
       MemoryTrace::get().add(event);
     }
   }

@@ -86,6 +86,37 @@ std::uint64_t sum(const MemoryMoment& moment) {
   return std::accumulate(moment.held_bytes.begin(), moment.held_bytes.end(), std::uint64_t{0});
 }
 
+TEST(MemoryHolders, OfAProgramInCppGoByTheirLives) {
+  const auto site = [](Holder at) {
+    MemorySite made;
+    made.at = at;
+    made.native = {{"train", 1, ""}};
+    return made;
+  };
+  const std::vector<MemorySite> sites = {site(Holder::parameters), site(Holder::activations),
+                                         site(Holder::backward), site(Holder::optimizer_step)};
+  Recorded trace;
+  trace.alloc(0x1000, 1, 1).holds(0x1000, Holder::inputs);  // copied from the host by Module::to
+  for (const std::uint64_t step : {0, 1}) {
+    trace.alloc(0x2000, 2, 2).alloc(0x3000, 4, 3).alloc(0x4000, 8, 3);  // the latter a temporary
+    trace.free(0x4000, 8).free(0x2000, 2);
+    if (step == 0) trace.alloc(0x5000, 16, 4);
+    trace.alloc(0x6000, 32, 4);
+    if (step == 0) trace.free(0x6000, 32).free(0x3000, 4);
+  }
+  const MemoryCourse course = trace.course(sites);
+  const auto held = [&](Holder holder) {
+    return course.peak.held_bytes[static_cast<std::size_t>(holder)];
+  };
+  EXPECT_EQ(course.peak.allocated_bytes, 1U + 4 + 16 + 32);
+  EXPECT_EQ(held(Holder::parameters), 1U);
+  EXPECT_EQ(held(Holder::gradients), 4U);
+  EXPECT_EQ(held(Holder::optimizer_states), 16U);
+  EXPECT_EQ(held(Holder::optimizer_step), 32U);
+  const auto blocks = held_blocks(trace.events, sites);
+  EXPECT_EQ(blocks[3].holder, Holder::backward);
+}
+
 TEST(MemoryHolders, ABlockIsForWhatItWasToldToBeAtAnyTimeOfItsLife) {
   Recorded run;
   run.alloc(1000, 512).alloc(2000, 256).alloc(3000, 128).free(3000, 128);
