@@ -60,6 +60,8 @@ bool colour_wanted();
 
 /// "12,345,678"
 std::string with_commas(std::uint64_t value);
+/// "58.7 %"; "-" of nothing.
+std::string percent_of(std::uint64_t part, std::uint64_t whole);
 /// "1.50 ms", "830 ns"
 std::string format_ns(double ns);
 

@@ -13,11 +13,6 @@
 namespace gapless::tools {
 namespace {
 
-std::string percent_of(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return "-";
-  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
-}
-
 // The folder that all of a program's own files lie in: it is left out, since lines are short.
 std::string common_folder(const MomentReport& report) {
   std::string common;

@@ -108,11 +108,6 @@ void tell_apart(std::vector<Rank>& ranks) {
   }
 }
 
-std::string percent_of(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return "-";
-  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
-}
-
 std::string bytes_or_dash(const std::optional<std::uint64_t>& bytes) {
   return bytes ? format_bytes(*bytes) : "-";
 }
