@@ -129,11 +129,11 @@ std::string request_text(const json& request, bool has_torch) {
 }
 
 // The gravest of what followed from numbers that nobody knows, where it was first: a size, a flag
-// that was read, a size that was made as large as it can be, or another number. Without the library
-// that computes numbers nobody tells what was read, and what had a size by it.
+// that was read, a size that was made as large as it can be, integers, or another number. Without
+// the library that computes numbers nobody tells what was read, and what had a size by it.
 json estimates_of(const ProcessReport& report) {
   const ProcessRecord& record = report.record;
-  constexpr const char* kNames[simgpu::kEstimates] = {"number", "bound", "flag", "size"};
+  constexpr const char* kNames[simgpu::kEstimates] = {"number", "integer", "bound", "flag", "size"};
   const json all = member(report.torch, "first_estimates");
   for (int kind = simgpu::kEstimates - 1; kind >= 0; --kind) {
     if (record.estimates[kind] == 0) continue;
@@ -144,6 +144,8 @@ json estimates_of(const ProcessReport& report) {
     return {{"kind", kNames[kind]},
             {"count", record.estimates[kind]},
             {"bounded", record.estimates[static_cast<int>(simgpu::Estimate::bound)]},
+            {"steered", record.estimates[static_cast<int>(simgpu::Estimate::integer)] +
+                            record.estimates[static_cast<int>(simgpu::Estimate::flag)]},
             {"step", told("step")},
             {"line", told("line")},
             {"library_line", told("library_line")}};

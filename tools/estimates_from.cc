@@ -28,7 +28,7 @@ std::string estimate_note(const json& row) {
   if (!from.is_object()) return {};
   const std::string kind = from["kind"];
   const bool computes = member(row, "computes_numbers") != false;
-  if (kind == "number" && computes) return {};
+  if ((kind == "number" || kind == "integer") && computes) return {};
   const std::string step =
       from["step"].is_number() ? fmt::format(" in step {}", from["step"].get<std::uint64_t>()) : "";
   const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
@@ -86,17 +86,24 @@ void judge_estimates(json& row, bool accepted) {
   }
   if (row["fits"] != true) return;
   const std::string verdict = row["verdict"];
-  if (from["kind"] != "size" && bounded) {
+  const bool is_size = from["kind"] == "size";
+  const std::uint64_t steered = bounded ? from["steered"].get<std::uint64_t>() : 0;
+  if (bounded && !is_size && steered == 0) {
     row["verdict"] = verdict + ", at the most";
-  } else if (from["kind"] == "size" || member(row, "computes_numbers") == false) {
-    if (!accepted) {
-      return not_known(
-          estimate_note(row) +
-          (most ? ": there is no most of these (--estimates takes them for what they are)"
-                : " (--unknown most makes them as large as they can be; --estimates takes "
-                  "them for what they are)"));
+  } else if (is_size || bounded || member(row, "computes_numbers") == false) {
+    if (accepted) {
+      row["verdict"] = verdict + ", by estimates";
+      return;
     }
-    row["verdict"] = verdict + ", by estimates";
+    const char* const either =
+        " (--unknown most makes them as large as they can be; --estimates takes them for what they "
+        "are)";
+    const std::string read = fmt::format(
+        "; and integers or flags that nobody knows were read back {}, by which it may do less or "
+        "more",
+        times(steered));
+    not_known(estimate_note(row) + (bounded && !is_size ? read : "") +
+              (most ? " (--estimates takes it for what it is)" : either));
   }
 }
 

@@ -175,7 +175,7 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
                   "What stands in for numbers that nobody knows, where the program reads them or "
                   "chooses by them: zeros (choices go in turn), noise (they are random, with a "
                   "fixed seed), or most (as zeros, and masks, boxes and the like choose as many as "
-                  "there can be: what fits then fits with fewer, too)")
+                  "there can be)")
       ->check(CLI::IsMember({"zeros", "noise", "most"}))
       ->capture_default_str();
   command

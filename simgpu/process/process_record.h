@@ -16,12 +16,12 @@
 
 namespace gapless::simgpu {
 
-/// What a program came by that followed from what nobody knows: a number that it read back; the
-/// size of a tensor, which was made as large as it can be (Unknown::most); a flag (of type bool),
-/// which it read to branch by it; or the size of a tensor, as it happened to come. The last is the
-/// gravest.
-enum class Estimate : int { number, bound, flag, size };
-constexpr int kEstimates = 4;
+/// What a program came by that followed from what nobody knows: a number that it read back;
+/// integers or flags, by which it may steer; the size of a tensor, which was made as large as it
+/// can be (Unknown::most); a single flag, which it read to branch by it; or the size of a tensor,
+/// as it happened to come. The last is the gravest.
+enum class Estimate : int { number, integer, bound, flag, size };
+constexpr int kEstimates = 5;
 
 /// What stands in for numbers that nobody knows (simgpu/torch/guesses.h).
 enum class Unknown : std::int32_t { zeros, noise, most };

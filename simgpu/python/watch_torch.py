@@ -186,7 +186,7 @@ def _read_back(count):
 @_quietly
 def _estimate(what):
     """The first of its kind (ProcessRecord's Estimate) followed from what nobody knows."""
-    kind = ("number", "bound", "flag", "size")[what]
+    kind = ("number", "integer", "bound", "flag", "size")[what]
     state["first_estimates"] = {**state["first_estimates"], kind: {"step": state["steps"], **_current_lines()}}
 
 

@@ -181,12 +181,11 @@ std::optional<std::int64_t> most_of(const OperatorFacts& facts, const at::Tensor
   return std::nullopt;
 }
 
-void guess_all_set(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result) {
-  if (!is_on_device(result) || !is_small(result) || result.numel() == 0) return;
-  if (flags.scalar_type() != at::kBool) return;
-  const std::int64_t each = flags.numel() / result.numel();
-  at::Tensor values(at::detail::empty_strided_cpu(result.sizes(), result.strides(), at::kLong));
-  values.fill_(facts.guess == OperatorFacts::Guess::any ? 1 : each);
+void guess_count(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result) {
+  if (!is_on_device(result) || result.dim() != 0 || flags.numel() == 0) return;
+  at::Tensor values(at::detail::empty_strided_cpu({}, {}, at::kLong));
+  values.fill_(
+      facts.guess == OperatorFacts::Guess::any ? 1 : std::max<std::int64_t>(1, flags.numel() - 1));
   write_values(result, values.to(result.scalar_type()), kLikely);
 }
 

@@ -10,7 +10,8 @@
 // With --unknown most, what is chosen by such numbers is as much as there can be:
 //
 //   x[scores > 0.5]          every row; nms(boxes, scores) keeps every box
-//   (scores > 0.5).sum()     as many as there are
+//   (scores > 0.5).sum()     all but one: neither "none, so nothing is to be done" nor "all are
+//   done"
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ bool asks_if_finite(const at::Tensor& a, const c10::IValue* b);
 std::optional<std::int64_t> most_of(const OperatorFacts& facts, const at::Tensor& from,
                                     std::optional<std::int64_t> dim);
 
-/// Where `flags` are all set, what `result` says of them: any of them, or how many.
-void guess_all_set(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result);
+/// How many of `flags` are set, all of them together, or whether any is.
+void guess_count(const OperatorFacts& facts, const at::Tensor& flags, const at::Tensor& result);
 
 /// Where an operator has found every place there is, the places.
 void guess_all_chosen(const OperatorFacts& facts, const at::Tensor& from, const at::Tensor& places);

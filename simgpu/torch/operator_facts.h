@@ -28,7 +28,7 @@ struct OperatorFacts {
     predicate,  // a comparison: what is likely of unknown numbers
     choice,     // torch.where: what is chosen of known numbers is known
     any,        // whether a flag is set: one is, where as many are taken to be as there can be
-    count       // how many flags are set: all, where as many are taken to be as there can be
+    count       // how many flags are set: all but one, in the same case
   };
 
   std::string name;  // "aten::sum.IntList_out"

@@ -21,9 +21,14 @@ using Guess = OperatorFacts::Guess;
 
 // Estimate of process_record.h.
 constexpr int kNumber = 0;
-constexpr int kBound = 1;
-constexpr int kFlag = 2;
-constexpr int kSize = 3;
+constexpr int kInteger = 1;
+constexpr int kBound = 2;
+constexpr int kFlag = 3;
+constexpr int kSize = 4;
+
+bool is_integer(const at::Tensor& tensor) {
+  return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
 
 bool takes_most() {
   static const bool most = simgpu_unknown().most;
@@ -272,8 +277,9 @@ std::optional<std::int64_t> ValueKernel::most_of_size(const c10::IValue* argumen
   return most_of(facts_, from, dim);
 }
 
-// Whether flags that nobody knows are counted, and taken to be all set.
-bool ValueKernel::takes_all_set(const c10::IValue* arguments) const {
+// Whether flags that nobody knows are counted with --unknown most. (What is counted by rows stays
+// as it is, guess_count(): there it is as likely to end something, as a text at its last word.)
+bool ValueKernel::counts_unknown(const c10::IValue* arguments) const {
   return (facts_.guess == Guess::any || facts_.guess == Guess::count) && takes_most() &&
          !simgpu_captures() && arguments[0].isTensor() && is_on_device(arguments[0].toTensor()) &&
          arguments[0].toTensor().scalar_type() == at::kBool;
@@ -310,7 +316,7 @@ void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& 
       write_values(result, flags, only_asks_if_finite(arguments.data()) ? kKnown : kLikely);
     }
   } else if (facts_.guess == Guess::any || facts_.guess == Guess::count) {
-    guess_all_set(facts_, from, result);
+    guess_count(facts_, from, result);
   } else if (!facts_.sized_by.empty()) {
     guess_all_chosen(facts_, from, result);
   } else if (facts_.guess == Guess::choice) {
@@ -341,7 +347,9 @@ void ValueKernel::read_back(const c10::OperatorHandle& op, c10::DispatchKeySet k
   Inside inside(/*computes=*/false);
   const at::Tensor tensor = stack->back().toTensor();
   if (is_on_device(tensor)) {
-    inside.where().reads = tensor.scalar_type() == at::kBool ? kFlag : kNumber;
+    inside.where().reads = tensor.scalar_type() == at::kBool ? kFlag
+                           : is_integer(tensor)              ? kInteger
+                                                             : kNumber;
     if (knowledge_of(tensor) == kNone) {
       const OnCpu on_cpu;
       guess_noise(tensor);
@@ -359,6 +367,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const bool captures = simgpu_captures();
   if (to_host) {
     Inside inside(/*computes=*/false);
+    inside.where().reads = is_integer(arguments[1].toTensor()) ? kInteger : kNumber;
     if (const at::Tensor& source = arguments[1].toTensor();
         !captures && is_on_device(source) && is_small(source) && knowledge_of(source) == kNone) {
       const OnCpu on_cpu;
@@ -382,17 +391,19 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   const int knowledge = captures ? kNone : look(arguments);
   const auto most = size_known == kKnown ? std::nullopt : most_of_size(arguments);
-  const bool all_set = knowledge != kKnown && takes_all_set(arguments);
-  const bool computes = facts_.computable && knowledge != kNone && !most && !all_set;
+  const bool counts = knowledge != kKnown && counts_unknown(arguments);
+  const bool computes = facts_.computable && knowledge != kNone && !most;
   const std::vector<at::Tensor> written = written_by(arguments);
   Computation computation;
   if (computes) {
     computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
   }
   std::vector<c10::IValue> kept;
-  const bool guesses = facts_.guess != Guess::none &&
-                       (all_set || (facts_.guess != Guess::any && facts_.guess != Guess::count));
-  if (!computes && (guesses || most) && !captures) kept.assign(arguments, arguments + count);
+  const bool guesses =
+      facts_.guess != Guess::none && facts_.guess != Guess::any && facts_.guess != Guess::count;
+  if ((counts || (!computes && (guesses || most))) && !captures) {
+    kept.assign(arguments, arguments + count);
+  }
   Inside inside(/*computes=*/true);
   if (!facts_.sized_by.empty()) {
     if (size_known != kKnown) simgpu_estimated(most ? kBound : kSize);
@@ -411,12 +422,15 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (inside.where().graph != nullptr) {
     note_captured(inside.where().graph, *stack, written);
   }
-  if (computes && (computation.done || compute(op, computation))) {
-    return keep(computation, *stack, written);
+  const bool computed = computes && (computation.done || compute(op, computation));
+  if (computed) {
+    keep(computation, *stack, written);
+  } else if (facts_.copies) {
+    return;  // as bytes, they took along what is known of them
+  } else {
+    forget(*stack, written);
   }
-  if (facts_.copies) return;  // as bytes, they took along what is known of them
-  forget(*stack, written);
-  if (!kept.empty()) guess(kept, *stack);
+  if (!kept.empty() && (counts || !computed)) guess(kept, *stack);
 }
 
 }  // namespace gapless::simgpu

@@ -44,7 +44,7 @@ class ValueKernel final : public c10::OperatorKernel {
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;
   [[nodiscard]] std::optional<std::int64_t> most_of_size(const c10::IValue* arguments) const;
-  [[nodiscard]] bool takes_all_set(const c10::IValue* arguments) const;
+  [[nodiscard]] bool counts_unknown(const c10::IValue* arguments) const;
   void guess(const std::vector<c10::IValue>& arguments, const Stack& results) const;
   const c10::IValue* compared_with(const c10::IValue* arguments) const;
   bool only_asks_if_finite(const c10::IValue* arguments) const;
