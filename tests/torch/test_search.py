@@ -191,7 +191,7 @@ scores = torch.rand(99, device="cuda")
 print("said at its end", len(scores[scores > 0.5]))
 """
     text, _ = search("--allocator", "native", "--vary", "batch=64:512:64", program=program, status=2)
-    assert "it is not known whether it fits: peaks are estimates from here" in text and "(--estimates takes" in text
+    assert "it is not known whether it fits: peaks are estimates from here" in text and "; --estimates takes" in text
     assert "\nthe program's last words:\n" in text and "\n  said at its end" in text and "\\n" not in text
     text, found = search("--allocator", "native", "--estimates", "--vary", "batch=64:512:64", program=program)
     answer = found["allocators"]["native"]
