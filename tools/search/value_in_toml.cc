@@ -80,7 +80,7 @@ std::string with_toml_value(const std::string& file, const std::string& text,
   const auto begin = offset_of(text, node->source().begin);
   const auto end = offset_of(text, node->source().end);
   if (!begin || !end || *end < *begin) fail(file, key, "its place is not known");
-  const std::string changed =
+  std::string changed =
       text.substr(0, *begin) + written(value, node->is_string()) + text.substr(*end);
   toml::table read = parsed(file, changed);
   const toml::node* const there = node_at(read, key);
