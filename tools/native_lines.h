@@ -1,6 +1,6 @@
 // Lines of a program in C++, of the addresses that it wrote down (simgpu/process/native_sites.h).
 //
-//   /work/train + 0x3c2  -- addr2line -->  train.cpp:42, in Net::forward
+//   train + 0x3c2  -- addr2line -->  train.cpp:42, in Net::forward
 //   libtorch_cpu.so, _ZN2at4_ops6linear4callE...    what that line called: aten::linear
 //
 // Without debug information a function's name is what is left of a line; without addr2line (of

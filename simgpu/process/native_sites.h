@@ -1,8 +1,7 @@
 // NativeSites: from where in a program without Python memory is asked for.
 //
 //   0x7f..1a4 in libtorch_cpu.so <- 0x55..3c2 in train       site 3
-//   4711.0.sites, line 3:  {"native": [["/.../libtorch_cpu.so", 420, "_ZN2at..."], ["/work/train",
-//   962, ""]]}
+//   line 3 of 4711.0.sites   {"native": [["libtorch_cpu.so", 420, "_ZN2a..."], ["train", 962, ""]]}
 //
 // Addresses are told as they lie in their files, with the names that the dynamic linker knows,
 // which are torch's: lines are looked up afterwards (tools/native_lines.h), where debug information
