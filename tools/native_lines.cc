@@ -4,15 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include "allocator/base/demangled.h"
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/report/memory_kinds.h"
@@ -32,22 +31,14 @@ using Frame = MemorySite::NativeFrame;
 // of torch's or what it is built on.
 bool is_own(const std::string& module) {
   const std::string name = fs::path(module).filename();
-  for (const char* const place : {"/lib/", "/lib64/", "/usr/lib/", "/torch/lib/"}) {
-    const bool system = *(place + 1) != 't';
-    if (system ? module.starts_with(place) : module.find(place) != std::string::npos) return false;
+  for (const char* const system : {"/lib/", "/lib64/", "/usr/lib/"}) {
+    if (module.starts_with(system)) return false;
   }
   for (const char* const library : {"libtorch", "libc10", "libcu", "libnv", "libsimgpu",
                                     "libgapless", "libgomp", "libstdc++", "libgcc_s"}) {
     if (name.starts_with(library)) return false;
   }
-  return true;
-}
-
-std::string demangled(const std::string& symbol) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
-  return status == 0 && text != nullptr ? text.get() : symbol;
+  return module.find("/torch/lib/") == std::string::npos;
 }
 
 // Where the program lies, files go without the way to it.
@@ -158,7 +149,7 @@ void tell_native_lines(std::vector<MemorySite>& sites) {
       if (lines != nullptr) {
         frames.insert(frames.end(), lines->begin(), lines->end());
       } else {
-        const std::string name = frame.symbol.empty() ? "" : demangled(frame.symbol);
+        const std::string name = demangled(frame.symbol.c_str());
         // A C function of torch's or the system's says nothing, and would pass for the program's.
         if (module == known.end() && name.find("::") == std::string::npos) continue;
         frames.push_back(fs::path(frame.module).filename().string() + ":0 " + name);

@@ -1,22 +1,14 @@
 #include "allocator/live/stack_table.h"
 
 #include <array>
-#include <cstdlib>
-#include <memory>
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 
+#include "allocator/base/demangled.h"
+
 namespace gapless {
 namespace {
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
-  return status == 0 && text != nullptr ? text.get() : name;
-}
 
 // "library.so:0 function", as frames of PyTorch's are written: the line is not known.
 std::string native_text(void* address) {
