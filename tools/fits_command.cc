@@ -21,6 +21,7 @@
 #include "tools/memory_picture.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
+#include "tools/second_guess.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
@@ -52,7 +53,7 @@ void check(FitsArguments& arguments) {
   }
 }
 
-FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
+TracedRun with(const std::string& allocator, const FitsArguments& arguments) {
   TracedRun traced;
   traced.name = "gapless fits: with " + allocator;
   traced.command = arguments.program.command;
@@ -60,7 +61,18 @@ FitsRun run_with(const std::string& allocator, const FitsArguments& arguments) {
   traced.allocator = allocator;
   traced.limit_seconds = arguments.limit_seconds;
   traced.show_output = arguments.show_output;
-  return run_traced(traced);
+  return traced;
+}
+
+// Where an answer may hang on numbers that nobody knows, the program is run with others.
+void guess_again(std::vector<FitsRun>& runs, const FitsArguments& arguments) {
+  const FitsRun* const first = wants_second_guess(runs, arguments.gpus);
+  if (first == nullptr) return;
+  TracedRun traced = with(first->allocator, arguments);
+  traced.name += ", other numbers";
+  traced.gpus.unknown = "noise";
+  traced.limit_seconds = second_guess_limit_seconds(*first);
+  judge_by_second_guess(runs, *first, run_traced(traced));
 }
 
 std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
@@ -97,8 +109,9 @@ int run(FitsArguments arguments) {
       untried += (untried.empty() ? "" : ", ") + allocator;
       continue;
     }
-    runs.push_back(run_with(allocator, arguments));
+    runs.push_back(run_traced(with(allocator, arguments)));
   }
+  if (runs.back().end.by != WatchedEnd::By::user) guess_again(runs, arguments);
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
   constexpr std::size_t kColumns = 80;

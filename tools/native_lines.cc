@@ -41,10 +41,11 @@ bool is_own(const std::string& module) {
   return module.find("/torch/lib/") == std::string::npos;
 }
 
-// Where the program lies, files go without the way to it.
+// As seen from the folder that the program was started in, where that is shorter.
 std::string short_path(const std::string& line) {
-  const std::string here = fs::current_path().string() + "/";
-  return line.starts_with(here) ? line.substr(here.size()) : line;
+  if (!line.starts_with("/")) return line;
+  std::string seen = fs::path(line).lexically_relative(fs::current_path());
+  return seen.size() < line.size() && !seen.starts_with("../../..") ? seen : line;
 }
 
 // "train.cpp:42 Net::forward()" of each call that lies at an address, the innermost first: what was

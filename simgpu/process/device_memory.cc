@@ -14,6 +14,9 @@ constexpr std::uint64_t kGrain = 512;
 constexpr std::uint64_t kSmallCopy = 1 * MiB;
 constexpr std::uint64_t kKeptForLarge = 64 * MiB;
 constexpr std::uint64_t kKeptForSmall = 512 * MiB;
+// Of a copy that is too large, so much is kept: programs look at the first number of a table to see
+// whether it is there.
+constexpr std::uint64_t kHead = 4096;
 
 std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& usage,
                                             const DeviceMemory::OnUse& on_use) {
@@ -169,6 +172,10 @@ bool DeviceMemory::may_keep(std::uint64_t bytes) const {
   return model_.kept_bytes() + bytes <= (bytes <= kSmallCopy ? kKeptForSmall : kKeptForLarge);
 }
 
+bool DeviceMemory::may_keep_head(std::uint64_t bytes) const {
+  return bytes > kHead && may_keep(kHead);
+}
+
 template <class Act>
 void DeviceMemory::each_alias(DeviceAddress address, const std::vector<PhysicalRange>& ranges,
                               Act act) const {
@@ -220,7 +227,7 @@ bool DeviceMemory::write(DeviceAddress target, const void* source, std::uint64_t
     if (keep) model_.write(range, from);
     from += range.bytes;
   }
-  return true;
+  return keep || !may_keep_head(bytes) || write(target, source, kHead, knowledge);
 }
 
 bool DeviceMemory::read(void* target, DeviceAddress source, std::uint64_t bytes) const {
@@ -260,7 +267,7 @@ bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_
     } else {
       copy_known(target, source, bytes, *to);  // zeros
     }
-    return true;
+    return !kept || !may_keep_head(bytes) || copy(target, source, kHead);
   }
   std::vector<unsigned char> buffer(bytes);
   if (!read(buffer.data(), source, bytes)) return false;

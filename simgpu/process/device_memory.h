@@ -106,6 +106,7 @@ class DeviceMemory {
   };
   /// Whether so much more may be kept in host memory.
   [[nodiscard]] bool may_keep(std::uint64_t bytes) const;
+  [[nodiscard]] bool may_keep_head(std::uint64_t bytes) const;
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address,
                                                                   std::uint64_t bytes) const;
 

@@ -48,6 +48,7 @@ at_look, at_place, at_loss, at_copy = [], [], [], []
 
 # --- whose line it is ---------------------------------------------------------------------------------------
 
+_STARTED_IN = os.getcwd()
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
@@ -88,6 +89,12 @@ def _cell(path: str) -> str | None:
     return named[1] if named else None
 
 
+def _from_start(path: str) -> str:
+    """As seen from the folder that the program was started in, where that is shorter."""
+    seen = os.path.relpath(path, _STARTED_IN)
+    return seen if len(seen) < len(path) and not seen.startswith(os.path.join("..", "..", "..")) else path
+
+
 def _text(frame, number: int) -> str:
     """ "train.py:12", "transformers/trainer.py:2500", "In[3]:2": as short as it is clear."""
     path = frame.f_code.co_filename
@@ -95,9 +102,9 @@ def _text(frame, number: int) -> str:
     if cell:
         path = cell
     elif not path.startswith("<"):
-        path = _PACKAGES.sub("", os.path.abspath(path))
-        here = os.getcwd().rstrip(os.sep) + os.sep
-        path = path[len(here):] if path.startswith(here) else path
+        path = os.path.abspath(path)
+        inside = _PACKAGES.sub("", path)
+        path = inside if inside != path else _from_start(path)
     return f"{os.fsencode(path).decode('utf-8', 'replace')}:{number}"
 
 

@@ -213,7 +213,8 @@ void guess_all_chosen(const OperatorFacts& facts, const at::Tensor& from,
 void guess_noise(const at::Tensor& tensor) {
   if (!simgpu_unknown().noise || !is_on_device(tensor) || !is_small(tensor)) return;
   const bool flags = tensor.scalar_type() == at::kBool;
-  if (!flags && !at::isFloatingType(tensor.scalar_type())) return;
+  const bool integers = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+  if (!flags && !integers && !at::isFloatingType(tensor.scalar_type())) return;
   at::Tensor values(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), at::kFloat));
   static std::atomic<std::uint64_t> times{0};
   std::mt19937_64 random(simgpu_unknown().seed + times++);
@@ -221,6 +222,7 @@ void guess_noise(const at::Tensor& tensor) {
   const auto numbers = static_cast<std::int64_t>(values.storage().nbytes() / sizeof(float));
   auto* const to = static_cast<float*>(values.data_ptr());
   for (std::int64_t i = 0; i < numbers; ++i) to[i] = normal(random);
+  if (integers) values = values.mul(10).abs().round();  // counts and lengths: none negative
   write_values(tensor, flags ? values.gt(0) : values.to(tensor.scalar_type()), kLikely);
 }
 

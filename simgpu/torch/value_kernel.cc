@@ -30,6 +30,13 @@ bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
+// What the host may steer by, and how many: no more than could be guessed. Bytes are images and
+// packed weights.
+bool may_steer(const at::Tensor& tensor) {
+  const at::ScalarType type = tensor.scalar_type();
+  return is_integer(tensor) && type != at::kByte && type != at::kChar && is_small(tensor);
+}
+
 bool takes_most() {
   static const bool most = simgpu_unknown().most;
   return most;
@@ -350,7 +357,8 @@ void ValueKernel::read_back(const c10::OperatorHandle& op, c10::DispatchKeySet k
     inside.where().reads = tensor.scalar_type() == at::kBool ? kFlag
                            : is_integer(tensor)              ? kInteger
                                                              : kNumber;
-    if (knowledge_of(tensor) == kNone) {
+    // What an operator reads for itself is answered where it computes.
+    if (inside.where().computing == 0 && knowledge_of(tensor) == kNone) {
       const OnCpu on_cpu;
       guess_noise(tensor);
     }
@@ -367,9 +375,10 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const bool captures = simgpu_captures();
   if (to_host) {
     Inside inside(/*computes=*/false);
-    inside.where().reads = is_integer(arguments[1].toTensor()) ? kInteger : kNumber;
+    inside.where().reads = may_steer(arguments[1].toTensor()) ? kInteger : kNumber;
     if (const at::Tensor& source = arguments[1].toTensor();
-        !captures && is_on_device(source) && is_small(source) && knowledge_of(source) == kNone) {
+        inside.where().computing == 0 && !captures && is_on_device(source) && is_small(source) &&
+        knowledge_of(source) == kNone) {
       const OnCpu on_cpu;
       guess_noise(source);
     }

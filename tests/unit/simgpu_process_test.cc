@@ -202,7 +202,7 @@ TEST_F(DeviceMemoryTest, KnowsWhatWasWrittenThroughAnotherAddress) {
   EXPECT_FALSE(memory.knows(a + 104, 4));
 }
 
-TEST_F(DeviceMemoryTest, DropsLargeContentsWhenThereAreMany) {
+TEST_F(DeviceMemoryTest, KeepsOnlyTheHeadsOfLargeContentsWhenThereAreMany) {
   std::vector<unsigned char> large(48 * MiB, 1);
   DeviceAddress a = 0;
   ASSERT_EQ(memory.alloc(0, 512 * MiB, a), DriverStatus::ok);
@@ -212,8 +212,15 @@ TEST_F(DeviceMemoryTest, DropsLargeContentsWhenThereAreMany) {
   unsigned char found = 9;
   EXPECT_TRUE(memory.read(&found, a + 5, 1));
   EXPECT_EQ(found, 1);
-  EXPECT_TRUE(memory.read(&found, a + 100 * MiB, 1));
-  EXPECT_EQ(found, 0);
+  ASSERT_TRUE(memory.copy(a + 300 * MiB, a + 100 * MiB, large.size()));
+  for (const DeviceAddress dropped : {a + 100 * MiB, a + 300 * MiB}) {
+    EXPECT_TRUE(memory.knows(dropped, 4096));
+    EXPECT_TRUE(memory.read(&found, dropped + 4095, 1));
+    EXPECT_EQ(found, 1);
+    EXPECT_FALSE(memory.knows(dropped + 4096, 1));
+    EXPECT_TRUE(memory.read(&found, dropped + 4096, 1));
+    EXPECT_EQ(found, 0);
+  }
   EXPECT_TRUE(memory.read(&found, a + 200 * MiB, 1));
   EXPECT_EQ(found, 1);
   EXPECT_LE(memory.model().kept_bytes(), 49 * MiB);

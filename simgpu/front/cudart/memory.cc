@@ -57,9 +57,10 @@ void note_unknown_read(const void* source, std::size_t bytes) {
   }
   if (times != 0) tell_python_of_reads(times);
   const SimgpuOperator& where = *simgpu_operator();
-  // What an operator reads is its own affair; and nobody steers by a checkpoint.
-  if (where.computing != 0 || bytes > ReadWatch::kLargest) return;
-  note_estimate(where.reads < 0 ? Estimate::number : static_cast<Estimate>(where.reads));
+  if (where.computing != 0) return;  // what an operator reads is its own affair
+  const Estimate read = where.reads < 0 ? Estimate::number : static_cast<Estimate>(where.reads);
+  if (read == Estimate::number && bytes > ReadWatch::kLargest) return;  // a checkpoint
+  note_estimate(read);
 }
 
 int copy(void* target, const void* source, std::size_t bytes, void* stream) {

@@ -1,0 +1,156 @@
+// What a run with other numbers says of the first one's answer.
+#include "tools/second_guess.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/estimates_from.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// A row of a process that read three integers that nobody knows.
+json row_of(std::uint64_t allocated_mib, const json& rank = nullptr) {
+  return {{"pid", 7},
+          {"rank", rank},
+          {"device", 0},
+          {"fits", true},
+          {"verdict", "yes"},
+          {"reason", nullptr},
+          {"unknown", "zeros"},
+          {"computes_numbers", true},
+          {"peak_allocated_bytes", allocated_mib * kMiB},
+          {"headroom_bytes", kMiB},
+          {"headroom_percent", 1.0},
+          {"estimates_from",
+           {{"kind", "integer"},
+            {"count", 3},
+            {"bounded", 0},
+            {"steered", 3},
+            {"step", 0},
+            {"line", "train.py:12"},
+            {"library_line", nullptr}}},
+          {"notes", json::array()}};
+}
+
+FitsRun run_of(const std::vector<json>& rows, const std::string& allocator = "gapless") {
+  FitsRun run;
+  run.allocator = allocator;
+  run.seconds = 10;
+  for (const json& row : rows) run.rows.push_back(row);
+  return run;
+}
+
+json without_success(json row, const json& fits, const std::string& reason) {
+  row["fits"] = fits;
+  row["reason"] = reason;
+  return row;
+}
+
+json judged(const json& row, const FitsRun& again) {
+  std::vector<FitsRun> runs = {run_of({row})};
+  judge_by_second_guess(runs, runs[0], again);
+  return runs[0].rows[0];
+}
+
+TEST(SecondGuess, IsWantedWhereTheHostReadWhatItMaySteerBy) {
+  std::vector<FitsRun> runs = {run_of({row_of(100)}), run_of({row_of(100)}, "native")};
+  EXPECT_EQ(wants_second_guess(runs, {}), runs.data());
+  EXPECT_EQ(second_guess_limit_seconds(runs[0]), 70);
+  SimulatedGpus taken_as_they_come;
+  taken_as_they_come.estimates = true;
+  EXPECT_EQ(wants_second_guess(runs, taken_as_they_come), nullptr);
+
+  runs[0].rows[0]["fits"] = false;
+  EXPECT_EQ(wants_second_guess(runs, {}), &runs[1]) << "of one that fits";
+  const auto with = [](const char* name, const json& value) {
+    json row = row_of(100);
+    row[name] = value;
+    return std::vector<FitsRun>{run_of({row})};
+  };
+  EXPECT_EQ(wants_second_guess(with("unknown", "noise"), {}), nullptr);
+  EXPECT_EQ(wants_second_guess(with("computes_numbers", false), {}), nullptr);
+  EXPECT_EQ(wants_second_guess(with("estimates_from", nullptr), {}), nullptr);
+  json only_printed = row_of(100)["estimates_from"];
+  only_printed["kind"] = "number";
+  only_printed["steered"] = 0;
+  EXPECT_EQ(wants_second_guess(with("estimates_from", only_printed), {}), nullptr);
+}
+
+TEST(SecondGuess, LetsTheAnswerStandWhereMemoryIsTheSame) {
+  const json row = judged(row_of(100), run_of({row_of(100)}));
+  EXPECT_EQ(row["verdict"], "yes");
+  ASSERT_EQ(row["notes"].size(), 1U);
+  EXPECT_EQ(row["notes"][0],
+            "the host read integers or flags that nobody knows 3 times, first (train.py:12); with "
+            "other numbers in their place (--unknown noise) it takes as much");
+  EXPECT_EQ(row["other_numbers"],
+            json({{"unknown", "noise"}, {"fits", true}, {"peak_allocated_bytes", 100 * kMiB}}));
+}
+
+TEST(SecondGuess, TakesTheAnswerBackWhereMemoryIsAnother) {
+  for (const std::uint64_t mib : {50, 150}) {
+    const json row = judged(row_of(100), run_of({row_of(mib)}));
+    EXPECT_EQ(row["fits"], nullptr);
+    EXPECT_EQ(row["verdict"], "not known");
+    EXPECT_EQ(row["headroom_bytes"], nullptr);
+    EXPECT_THAT(row["reason"].get<std::string>(), HasSubstr("instead of 100.00 MiB"));
+    EXPECT_THAT(row["notes"], IsEmpty());
+  }
+  const FitsRun refused = run_of({without_success(row_of(90), false, "2 GiB asked")});
+  const json row = judged(row_of(100), refused);
+  EXPECT_EQ(row["fits"], nullptr);
+  EXPECT_THAT(row["reason"].get<std::string>(), HasSubstr("it does not fit: 2 GiB asked"));
+}
+
+TEST(SecondGuess, SaysNothingByARunThatFailedForAnotherReason) {
+  const json row =
+      judged(row_of(100), run_of({without_success(row_of(60), nullptr, "IndexError: 7")}));
+  EXPECT_EQ(row["fits"], true);
+  EXPECT_THAT(row["notes"][0].get<std::string>(), HasSubstr("it did not end well"));
+  EXPECT_EQ(
+      judged(row_of(100), run_of({without_success(row_of(160), nullptr, "KeyError")}))["fits"],
+      nullptr)
+      << "it had taken more until then";
+
+  FitsRun stopped = run_of({without_success(row_of(100), nullptr, "time limit")});
+  stopped.end.by = WatchedEnd::By::limit;
+  EXPECT_THAT(judged(row_of(100), stopped)["notes"][0].get<std::string>(),
+              HasSubstr("had not ended when it was stopped"));
+  FitsRun nothing;
+  nothing.rows.push_back({{"pid", nullptr}, {"rank", nullptr}, {"device", nullptr}});
+  EXPECT_THAT(judged(row_of(100), nothing)["notes"][0].get<std::string>(),
+              HasSubstr("did not come so far"));
+  FitsRun interrupted = run_of({row_of(200)});
+  interrupted.end.by = WatchedEnd::By::user;
+  EXPECT_EQ(judged(row_of(100), interrupted)["fits"], true);
+}
+
+TEST(SecondGuess, ComparesEachRankWithItselfAndHoldsForEveryAllocator) {
+  std::vector<FitsRun> runs = {run_of({row_of(100, 0), row_of(200, 1)}),
+                               run_of({row_of(101, 1), row_of(100, 0)}, "native")};
+  const FitsRun first = runs[0];
+  judge_by_second_guess(runs, first, run_of({row_of(300, 1), row_of(100, 0)}));
+  EXPECT_EQ(runs[0].rows[0]["fits"], true);
+  EXPECT_EQ(runs[0].rows[1]["fits"], nullptr);
+  EXPECT_EQ(runs[1].rows[1]["fits"], true);
+}
+
+TEST(SecondGuess, ReplacesWhatWasSaidOfAFlagBefore) {
+  json row = row_of(100);
+  row["estimates_from"]["kind"] = "flag";
+  row["notes"] = {"another", estimate_note(row)};
+  const json after = judged(row, run_of({row_of(100)}));
+  ASSERT_EQ(after["notes"].size(), 2U);
+  EXPECT_EQ(after["notes"][0], "another");
+  EXPECT_THAT(after["notes"][1].get<std::string>(), HasSubstr("it takes as much"));
+}
+
+}  // namespace
+}  // namespace gapless::tools
