@@ -71,6 +71,7 @@ void guess_again(std::vector<FitsRun>& runs, const FitsArguments& arguments) {
   TracedRun traced = with(first->allocator, arguments);
   traced.name += ", other numbers";
   traced.gpus.unknown = "noise";
+  traced.show_output = false;
   traced.limit_seconds = second_guess_limit_seconds(*first);
   judge_by_second_guess(runs, *first, run_traced(traced));
 }

@@ -190,17 +190,22 @@ void add_headroom(json& rows, const std::vector<int>& installed) {
 
 // --- the program's own words ---------------------------------------------------------------------
 
-// For one that ended for want of the network.
-std::string download_hint(const std::vector<std::string>& words) {
+// For one that ended for want of the network, or of what nobody typed.
+std::string hint_of(const std::vector<std::string>& words) {
   static const std::regex wanted(
       "couldn't connect|Max retries exceeded|Name or service not known|name resolution|"
       "Network is unreachable|ConnectionError|ConnectError|LocalEntryNotFoundError|URLError|"
       "offline mode|not find .* in the cached files",
       std::regex::icase);
-  const bool any = std::any_of(words.begin(), words.end(), [](const std::string& line) {
+  const auto any = [&](const auto& is) { return std::any_of(words.begin(), words.end(), is); };
+  if (any([](const std::string& line) { return line.starts_with("EOFError: EOF when reading"); })) {
+    return "; it asked for what nobody typed: give it that in a file (< FILE), or let it read the "
+           "terminal (--show-output)";
+  }
+  return any([](const std::string& line) {
     return line.size() < 2000 && std::regex_search(line, wanted);
-  });
-  return any ? "; it seems to have wanted something from the network: have it fetched before, or "
+  })
+             ? "; it seems to have wanted something from the network: have it fetched before, or "
                "give it weights and data of the same shape"
              : "";
 }
@@ -232,7 +237,7 @@ std::string why_nothing(const std::string& program, const WatchedEnd& end, const
   const int status = end.ended.status();
   std::string text = no_gpu_used(program, status, torch);
   if (status != 0 && torch.empty() && !words.empty()) text += ": " + why_it_ended(words);
-  return status != 0 ? text + download_hint(words) : text;
+  return status != 0 ? text + hint_of(words) : text;
 }
 
 }  // namespace
@@ -270,7 +275,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       judge(row, end, allocator);
       judge_estimates(row, judging.estimates);
       if (row["fits"].is_null()) {
-        row["reason"] = row["reason"].get<std::string>() + download_hint(words);
+        row["reason"] = row["reason"].get<std::string>() + hint_of(words);
       }
       if (row["steps"].is_number() || report.record.steps != 0) {
         row["steps"] = report.record.steps;

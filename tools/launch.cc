@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,12 +21,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where what is typed comes from a file: it opened anew, where it is read next. A program is run
+// several times, some at once, and each is to read all of it. Otherwise -1.
+int input_file() {
+  struct stat facts {};
+  if (fstat(STDIN_FILENO, &facts) != 0 || !S_ISREG(facts.st_mode)) return -1;
+  const int in = open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC);
+  if (in >= 0) lseek(in, lseek(STDIN_FILENO, 0, SEEK_CUR), SEEK_SET);
+  return in;
+}
+
 // Returns only where the program cannot be started: errno.
 int execute(const std::vector<std::string>& command, const Variables& variables) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  if (const int in = input_file(); in >= 0) dup2(in, STDIN_FILENO);
   std::signal(SIGXFSZ, SIG_DFL);  // as main() found it
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   execvp(argv[0], argv.data());
@@ -64,7 +76,8 @@ int execute_apart(const std::vector<std::string>& command, const Variables& vari
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (!output.empty()) {
-    const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int from_file = input_file();
+    const int in = from_file >= 0 ? from_file : open("/dev/null", O_RDONLY | O_CLOEXEC);
     const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (in < 0 || out < 0) return errno;
     dup2(in, STDIN_FILENO);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,6 +89,24 @@ TEST_P(LaunchFrom, RunAndDryrunReachThePrograms) {
 INSTANTIATE_TEST_SUITE_P(AnyFolder, LaunchFrom,
                          ::testing::Values("plain", "with space", "with:colon", "with$LIB",
                                            "all of : $them"));
+
+TEST_F(Launch, EachRunReadsTheWholeFileThatItIsGiven) {
+  const std::string lines = folder.file("lines");
+  std::ofstream(lines) << "one\ntwo\nthree\n";
+  const std::string program = " -- sh -c 'read a; read b; echo \"<$a $b>\"; exit 1'";
+  const std::string fits = std::string(GAPLESS_COMMAND) + " fits --allocator native,expandable";
+  // What has been read of it before is not read again, and what follows can read on.
+  const Output shown = shell("{ read first; " + fits + " --show-output" + program +
+                             "; read next; echo next=$next; } < " + lines);
+  EXPECT_THAT(shown.text, HasSubstr("<two three>")) << shown.text;
+  EXPECT_THAT(shown.text, HasSubstr("next=two")) << shown.text;
+  const Output kept = shell(fits + program + " < " + lines);
+  EXPECT_THAT(kept.text, HasSubstr("<one two>")) << kept.text;
+  EXPECT_THAT(shell("cat " + lines + " | " + fits + program).text, HasSubstr("< >"));
+  const Output twice = shell(std::string(GAPLESS_COMMAND) +
+                             " dryrun --allocator native,expandable" + program + " < " + lines);
+  EXPECT_THAT(twice.text, HasSubstr("<one two>")) << twice.text;
+}
 
 TEST_F(Launch, WhereNoLinkCanBeMadeNothingIsStarted) {
   const std::string command = installed_in("with space");
