@@ -30,10 +30,12 @@ def suite(tmp_path):
         (tmp_path / "pytest.ini").write_text("[pytest]\n" + ini)
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text)
+        # Plugins that nobody asked for take two seconds of each start.
+        named = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "gapless.pytest_plugin", "-p", "no:cacheprovider", "--junit-xml", "said.xml", *words],
             cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-            env={**{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}, "PYTHONPATH": str(PACKAGE)})
+            env={**named, "PYTHONPATH": str(PACKAGE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
         assert done.returncode == status, done.stdout + done.stderr
         outcomes = {}
         for case in xml.etree.ElementTree.parse(tmp_path / "said.xml").iter("testcase"):
@@ -168,13 +170,13 @@ def test_several_workers_write_one_baseline(suite, tmp_path):
 def test_it(size): allocate(size * MiB)
 def test_plain(): pass
 """
-    text, outcomes = suite("-n2", "--gpu-memory-update", test_memory=tests)
+    text, outcomes = suite("-p", "xdist", "-n2", "--gpu-memory-update", test_memory=tests)
     assert set(outcomes.values()) == {"passed"} and len(outcomes) == 7
     baseline = json.loads((tmp_path / "test_memory.gpu_memory.json").read_text())
     assert {name: peaks["1GiB native context 0"]["peak_allocated_bytes"] >> 20 for name, peaks in baseline.items()} == {
         "test_it[1]": 2, "test_it[2]": 2, "test_it[4]": 4, "test_it[6]": 6, "test_it[8]": 8, "test_it[10]": 10}
     assert text.count("taken as its baseline") == 6
-    suite("-n2", ini="addopts = -n2\n")
+    suite("-p", "xdist", ini="addopts = -n2\n")
 
 
 @pytest.mark.parametrize("mark, told", [

@@ -71,10 +71,10 @@ def runs(path) -> list[int]:
 
 def test_a_program_that_trains_for_days(search):
     """As it is: --steps ends each probe, and the answer says of which steps it is."""
-    text, found = search("--steps", "2", "--allocator", "native,expandable", "--vary", "batch=4096:65536:4096",
+    text, found = search("--steps", "2", "--allocator", "native,expandable", "--vary", "batch=8192:32768:8192",
                          program=TRAINS_FOR_DAYS, gpu="256MiB")
     for answer in found["allocators"].values():
-        assert answer["proven"] and answer["fails_at"] == answer["batch"] + 4096
+        assert answer["proven"] and answer["fails_at"] == answer["batch"] + 8192
         assert {row["stopped_after_steps"] for probe in answer["probes"] if probe["verdict"] == "yes"
                 for row in probe["rows"]} == {2}
     assert text.count("warning: native, expandable: stopped after 2 steps, as asked (--steps)") == 1
