@@ -10,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/irange.h>
 
+#include "simgpu/torch/certain_flags.h"
 #include "simgpu/torch/device_tensor.h"
 #include "simgpu/torch/guesses.h"
 
@@ -279,9 +280,12 @@ bool ValueKernel::only_asks_if_finite(const c10::IValue* arguments) const {
 std::optional<std::int64_t> ValueKernel::most_of_size(const c10::IValue* arguments) const {
   if (facts_.sized_by.empty() || !takes_most() || simgpu_captures()) return std::nullopt;
   const at::Tensor& from = arguments[facts_.sized_by.front()].toTensor();
-  std::optional<std::int64_t> dim;
-  if (facts_.dim >= 0 && arguments[facts_.dim].isInt()) dim = arguments[facts_.dim].toInt();
-  return most_of(facts_, from, dim);
+  return most_of(facts_, from, dim_given(arguments));
+}
+
+std::optional<std::int64_t> ValueKernel::dim_given(const c10::IValue* arguments) const {
+  if (facts_.dim < 0 || !arguments[facts_.dim].isInt()) return std::nullopt;
+  return arguments[facts_.dim].toInt();
 }
 
 // Whether flags that nobody knows are counted with --unknown most. (What is counted by rows stays
@@ -290,6 +294,20 @@ bool ValueKernel::counts_unknown(const c10::IValue* arguments) const {
   return (facts_.guess == Guess::any || facts_.guess == Guess::count) && takes_most() &&
          !simgpu_captures() && arguments[0].isTensor() && is_on_device(arguments[0].toTensor()) &&
          arguments[0].toTensor().scalar_type() == at::kBool;
+}
+
+void ValueKernel::keep_certain(std::int64_t value, const Stack& results) const {
+  const c10::IValue& result = results.back();
+  if (facts_.fresh.size() != 1 || !facts_.fresh[0] || !result.isTensor()) return;
+  const at::Tensor& made = result.toTensor();
+  if (!is_on_device(made) || made.numel() == 0) return;
+  if (facts_.guess == Guess::count) value /= made.numel();
+  const OnCpu on_cpu;
+  if (!is_small(made)) return note_certain(made, value != 0);
+  at::Tensor values(
+      at::detail::empty_strided_cpu(made.sizes(), made.strides(), made.scalar_type()));
+  values.fill_(value);
+  write_values(made, values, kKnown);
 }
 
 // Of an operator whose arguments are not all known.
@@ -319,8 +337,11 @@ void ValueKernel::guess(const std::vector<c10::IValue>& arguments, const Stack& 
   } else if (facts_.guess == Guess::predicate) {
     const at::Tensor flags =
         guess_predicate(facts_.base, from, compared_with(arguments.data()), result);
+    const bool is_certain = only_asks_if_finite(arguments.data());
     if (flags.defined()) {
-      write_values(result, flags, only_asks_if_finite(arguments.data()) ? kKnown : kLikely);
+      write_values(result, flags, is_certain ? kKnown : kLikely);
+    } else if (is_certain && facts_.fresh[0]) {
+      note_certain(result, finite_answer(facts_.base, compared_with(arguments.data())));
     }
   } else if (facts_.guess == Guess::any || facts_.guess == Guess::count) {
     guess_count(facts_, from, result);
@@ -386,13 +407,17 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
 
   int size_known = kKnown;
+  std::optional<std::int64_t> certain_size;
   for (const std::size_t i : facts_.sized_by) {
     const at::Tensor& from = arguments[i].toTensor();
     if (!captures && is_on_device(from) && knowledge_of(from) == kNone) {
       const OnCpu on_cpu;
       guess_noise(from);
     }
-    if (!is_on_device(from) || !is_small(from)) {
+    if (certain(from)) {
+      certain_size = certain(from) == false ? 0 : most_of(facts_, from, dim_given(arguments));
+      if (!certain_size) size_known = kNone;
+    } else if (!is_on_device(from) || !is_small(from)) {
       size_known = kNone;
     } else {
       size_known = std::min(size_known, captures ? kNone : knowledge_of(from));
@@ -407,6 +432,8 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (computes) {
     computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
   }
+  const auto follows =
+      computes || captures ? std::nullopt : follows_from_certain(facts_, arguments);
   std::vector<c10::IValue> kept;
   const bool guesses =
       facts_.guess != Guess::none && facts_.guess != Guess::any && facts_.guess != Guess::count;
@@ -417,7 +444,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (!facts_.sized_by.empty()) {
     if (size_known != kKnown) simgpu_estimated(most ? kBound : kSize);
     inside.where().has_answer = true;
-    inside.where().answer = most.value_or(0);
+    inside.where().answer = most ? *most : certain_size.value_or(0);
     if (computes && compute(op, computation) && computation.stack[0].isTensor()) {
       const at::Tensor& result = computation.stack[0].toTensor();
       const bool along = facts_.dim >= 0 && arguments[facts_.dim].isInt();
@@ -438,6 +465,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return;  // as bytes, they took along what is known of them
   } else {
     forget(*stack, written);
+    if (follows) return keep_certain(*follows, *stack);
   }
   if (!kept.empty() && (counts || !computed)) guess(kept, *stack);
 }

@@ -44,6 +44,9 @@ class ValueKernel final : public c10::OperatorKernel {
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;
   [[nodiscard]] std::optional<std::int64_t> most_of_size(const c10::IValue* arguments) const;
+  [[nodiscard]] std::optional<std::int64_t> dim_given(const c10::IValue* arguments) const;
+  /// The one result, of flags that are certain, is that number everywhere.
+  void keep_certain(std::int64_t value, const Stack& results) const;
   [[nodiscard]] bool counts_unknown(const c10::IValue* arguments) const;
   void guess(const std::vector<c10::IValue>& arguments, const Stack& results) const;
   const c10::IValue* compared_with(const c10::IValue* arguments) const;

@@ -80,6 +80,34 @@ print(bool(loss > 100))
     assert rows[0]["estimates_from"]["kind"] == "flag"
 
 
+# Of 4,194,304 numbers, which are too many to compute.
+FINITE = """
+import torch
+x = torch.randn(4096, 1024, device="cuda") @ torch.randn(1024, 1024, device="cuda")
+assert not torch.isnan(x).any() and torch.isfinite(x).all() and not (x != x).any() and not torch.isinf(x).any()
+assert (x == x).all() and (x.abs() < float("inf")).all() and not (x > float("inf")).any()
+assert torch.isnan(x).sum().item() == 0 and torch.isfinite(x).sum().item() == x.numel()
+assert torch.isfinite(x).sum(dim=1).tolist() == [1024] * 4096
+assert torch.isfinite(x).reshape(-1).all() and torch.isfinite(x)[3:].all() and torch.isfinite(x).all(dim=1).all()
+ok = torch.isfinite(x)
+assert len(x[ok]) == x.numel() and len(x[~ok]) == 0 and len(x[ok.all(dim=1)]) == 4096
+assert ok.nonzero().shape == (x.numel(), 2) and (ok | ~ok).all() and not (ok & ~ok).any()
+with torch.autograd.set_detect_anomaly(True):
+    (x.requires_grad_() * 2).relu().sum().backward()
+"""
+NO_MORE = """
+bad = torch.isnan(x)
+bad |= x > 0
+bool(bad.any())
+"""
+
+
+@pytest.mark.parametrize("more, line", [("", None), (NO_MORE, "train.py:17"), ("bool((x > 3).any())", "train.py:14")])
+def test_however_many_they_are(dryrun, more, line):
+    _, (row,) = dryrun("--gpu", "2GiB", program=FINITE + more)
+    assert row["verdict"] == "yes" and (row["estimates_from"] or {"line": None})["line"] == line
+
+
 # The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
 MASKED = """
 import torch
