@@ -86,11 +86,13 @@ void judge_estimates(json& row, bool accepted) {
   }
   if (row["fits"] != true) return;
   const std::string verdict = row["verdict"];
+  row["by_estimates"] = false;
   const bool is_size = from["kind"] == "size";
   const std::uint64_t steered = bounded ? from["steered"].get<std::uint64_t>() : 0;
   if (bounded && !is_size && steered == 0) {
     row["verdict"] = verdict + ", at the most";
   } else if (is_size || bounded || member(row, "computes_numbers") == false) {
+    row["by_estimates"] = true;
     if (accepted) {
       row["verdict"] = verdict + ", by estimates";
       return;

@@ -17,7 +17,7 @@ std::string estimate_note(const nlohmann::json& row);
 /// Where sizes may have followed from them, "yes" becomes "not known", with the note for a reason;
 /// or "yes, by estimates", where those are accepted. Where all of them were as large as they can be
 /// (--unknown most) and the host read nothing that it may steer by, "yes" becomes "yes, at the
-/// most"; and there "no" becomes "not known".
+/// most"; and there "no" becomes "not known". "by_estimates" says whether it fits but for that.
 void judge_estimates(nlohmann::json& row, bool accepted);
 
 /// Whether the row's reason says that already.

@@ -5,6 +5,7 @@
 //     -> verdicts (fits_report.h), told (fits_text.h), drawn (memory_picture.h)
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -64,16 +65,15 @@ TracedRun with(const std::string& allocator, const FitsArguments& arguments) {
   return traced;
 }
 
-// Where an answer may hang on numbers that nobody knows, the program is run with others.
-void guess_again(std::vector<FitsRun>& runs, const FitsArguments& arguments) {
-  const FitsRun* const first = wants_second_guess(runs, arguments.gpus);
-  if (first == nullptr) return;
-  TracedRun traced = with(first->allocator, arguments);
+// The same with other numbers in the place of those that nobody knows.
+FitsRun run_again(const FitsRun& first, const std::string& unknown,
+                  const FitsArguments& arguments) {
+  TracedRun traced = with(first.allocator, arguments);
   traced.name += ", other numbers";
-  traced.gpus.unknown = "noise";
+  traced.gpus.unknown = unknown;
   traced.show_output = false;
-  traced.limit_seconds = second_guess_limit_seconds(*first);
-  judge_by_second_guess(runs, *first, run_traced(traced));
+  traced.limit_seconds = second_guess_limit_seconds(first);
+  return run_traced(traced);
 }
 
 std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
@@ -103,6 +103,7 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
 int run(FitsArguments arguments) {
   check(arguments);
   std::vector<FitsRun> runs;
+  std::optional<FitsRun> at_the_most;  // of the first allocator, where sizes are not known
   std::string untried;
   for (const std::string& allocator : arguments.allocators) {
     if (!runs.empty() && runs.back().end.by == WatchedEnd::By::user) break;
@@ -111,8 +112,20 @@ int run(FitsArguments arguments) {
       continue;
     }
     runs.push_back(run_traced(with(allocator, arguments)));
+    if (runs.size() == 1 && fits_but_for_sizes(runs.front(), arguments.gpus)) {
+      at_the_most = run_again(runs.front(), "most", arguments);
+      if (at_the_most->fits() == true) {  // as it then is with the other allocators
+        runs.front() = *std::move(at_the_most);
+        at_the_most.reset();
+        arguments.gpus.unknown = "most";
+      }
+    }
   }
-  if (runs.back().end.by != WatchedEnd::By::user) guess_again(runs, arguments);
+  if (at_the_most) judge_by_most(runs, runs.front(), *at_the_most);
+  if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus);
+      first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
+    judge_by_second_guess(runs, *first, run_again(*first, "noise", arguments));
+  }
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
   constexpr std::size_t kColumns = 80;

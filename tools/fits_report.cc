@@ -168,26 +168,6 @@ void judge(json& row, const WatchedEnd& end, const std::string& asked) {
   }
 }
 
-// What was left of each GPU, whose memory its processes share: as if all had their peaks at once.
-// Where that is more than there is they had not, and nothing is said.
-void add_headroom(json& rows, const std::vector<int>& installed) {
-  std::map<int, std::uint64_t> used;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    used[installed[i]] += number(rows[i]["peak_used_bytes"]);
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    json& row = rows[i];
-    row["headroom_bytes"] = nullptr;
-    row["headroom_percent"] = nullptr;
-    const std::uint64_t total = number(row["total_bytes"]);
-    if (row["fits"] != true || used[installed[i]] > total) continue;
-    const std::uint64_t left = total - used[installed[i]];
-    row["headroom_bytes"] = left;
-    row["headroom_percent"] =
-        total == 0 ? 0.0 : 100.0 * static_cast<double>(left) / static_cast<double>(total);
-  }
-}
-
 // --- the program's own words ---------------------------------------------------------------------
 
 // For one that ended for want of the network, or of what nobody typed.
@@ -242,6 +222,26 @@ std::string why_nothing(const std::string& program, const WatchedEnd& end, const
 
 }  // namespace
 
+// As if all had their peaks at once. Where that is more than there is they had not, and nothing is
+// said.
+void add_headroom(FitsRun& run) {
+  std::map<int, std::uint64_t> used;
+  for (std::size_t i = 0; i < run.installed.size(); ++i) {
+    used[run.installed[i]] += number(run.rows[i]["peak_used_bytes"]);
+  }
+  for (std::size_t i = 0; i < run.installed.size(); ++i) {
+    json& row = run.rows[i];
+    row["headroom_bytes"] = nullptr;
+    row["headroom_percent"] = nullptr;
+    const std::uint64_t total = number(row["total_bytes"]);
+    if (row["fits"] != true || used[run.installed[i]] > total) continue;
+    const std::uint64_t left = total - used[run.installed[i]];
+    row["headroom_bytes"] = left;
+    row["headroom_percent"] =
+        total == 0 ? 0.0 : 100.0 * static_cast<double>(left) / static_cast<double>(total);
+  }
+}
+
 std::optional<bool> FitsRun::fits() const {
   bool known = true;
   for (const json& row : rows) {
@@ -265,7 +265,6 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   run.end = end;
   const std::vector<std::string> words = lines_said_last(output);
   run.last_words = last_of(words, kLastLines);
-  std::vector<int> installed;
   for (ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
         memory_of(reports / fmt::format("{}.{}", report.pid, report.image), judging.blocks);
@@ -307,14 +306,14 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
         notes.push_back(note);
       }
       row["notes"] = notes;
-      installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
+      run.installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
       run.rows.push_back(std::move(row));
       run.memory.push_back(std::move(traced));
       run.told.push_back({{"program", member(report.torch, "program")},
                           {"changed", member(report.torch, "changed")}});
     }
   }
-  add_headroom(run.rows, installed);
+  add_headroom(run);
   if (run.rows.empty()) {
     run.rows.push_back({{"pid", nullptr},
                         {"rank", nullptr},

@@ -35,6 +35,8 @@ struct FitsRun {
   /// What the watch in Python told of each one's process (simgpu/python/watch_program.py), by row:
   /// objects with "program" and "changed".
   std::vector<nlohmann::json> told;
+  /// The GPU of the machine that each row's process had, by row; none where no GPU was used.
+  std::vector<int> installed;
   WatchedEnd end;
   std::vector<int> absent;  // ranks that were not to run
   double seconds = 0;
@@ -47,6 +49,9 @@ struct FitsRun {
   /// that ended well or was stopped; else the program's own.
   [[nodiscard]] int exit_status() const;
 };
+
+/// Says what was left of each GPU, which its processes share, of rows that fit.
+void add_headroom(FitsRun& run);
 
 struct Judging {
   bool worst_case = false;  // the longest items were asked for

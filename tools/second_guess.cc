@@ -1,7 +1,8 @@
 #include "tools/second_guess.h"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,17 @@ bool read_what_nobody_knows(const json& row) {
          number(from["steered"]) > 0;
 }
 
+bool same_peak(const json& first, const json& other) {
+  const auto before = static_cast<double>(number(first["peak_allocated_bytes"]));
+  const auto now = static_cast<double>(number(other["peak_allocated_bytes"]));
+  return std::abs(now - before) <= before * kSamePart;
+}
+
+// Whether sizes are all that keeps it from fitting.
+bool but_for_sizes(const json& row) {
+  return row["fits"].is_null() && member(row, "by_estimates") == true;
+}
+
 // The row of the same process and GPU; null where there is none. Processes without a rank come in
 // the order in which they began.
 const json* counterpart(const json& rows, std::size_t at, const json& row) {
@@ -45,6 +57,23 @@ std::string who_read(const json& row) {
                      count == 1 ? "" : ", first", lines_text(from));
 }
 
+void note_other(json& row, const char* unknown, const json* other) {
+  row["other_numbers"] = {
+      {"unknown", unknown},
+      {"fits", other == nullptr ? json() : (*other)["fits"]},
+      {"peak_allocated_bytes", other == nullptr ? json() : member(*other, "peak_allocated_bytes")}};
+}
+
+// After what it says of sizes, without the advice to try what has been tried.
+void add_to_reason(json& row, const std::string& more) {
+  std::string reason = row["reason"];
+  constexpr std::string_view kAdvice = "--unknown most makes them as large as they can be; ";
+  if (const std::size_t at = reason.find(kAdvice); at != std::string::npos) {
+    reason.erase(at, kAdvice.size());
+  }
+  row["reason"] = reason + "; " + more;
+}
+
 struct Compared {
   bool known = true;  // the answer stands
   std::string text;
@@ -61,11 +90,11 @@ Compared compare(const json& row, const json* first, const json* other, const Fi
     return {false, fmt::format("{}, and {} it does not fit: {}", read, tried,
                                (*other)["reason"].get<std::string>())};
   }
-  const auto before = static_cast<double>(number((*first)["peak_allocated_bytes"]));
-  const auto now = static_cast<double>(number((*other)["peak_allocated_bytes"]));
   const bool ended_well = (*other)["fits"] == true;
+  const bool takes_more =
+      number((*other)["peak_allocated_bytes"]) > number((*first)["peak_allocated_bytes"]);
   // One that was cut short had less time to take as much.
-  if (now > before * (1 + kSamePart) || (ended_well && now < before * (1 - kSamePart))) {
+  if (!same_peak(*first, *other) && (ended_well || takes_more)) {
     return {false,
             fmt::format("{}, and {} {} were allocated instead of {}: the memory it takes "
                         "follows from them, or from chance (--estimates takes it as it came)",
@@ -91,6 +120,13 @@ const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const Simula
            std::any_of(run.rows.begin(), run.rows.end(), read_what_nobody_knows);
   });
   return found == runs.end() ? nullptr : &*found;
+}
+
+bool fits_but_for_sizes(const FitsRun& run, const SimulatedGpus& gpus) {
+  return !gpus.estimates && gpus.unknown == "zeros" && run.end.by == WatchedEnd::By::itself &&
+         std::any_of(run.rows.begin(), run.rows.end(), but_for_sizes) &&
+         std::all_of(run.rows.begin(), run.rows.end(),
+                     [](const json& row) { return row["fits"] == true || but_for_sizes(row); });
 }
 
 double second_guess_limit_seconds(const FitsRun& first) { return 30 + 4 * first.seconds; }
@@ -122,9 +158,41 @@ void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, con
       row["fits"] = nullptr;
       row["verdict"] = "not known";
       row["reason"] = compared.text;
-      row["headroom_bytes"] = nullptr;
-      row["headroom_percent"] = nullptr;
     }
+    add_headroom(run);
+  }
+}
+
+void judge_by_most(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again) {
+  if (again.end.by == WatchedEnd::By::user) return;
+  const json first_rows = first.rows;
+  for (FitsRun& run : runs) {
+    for (std::size_t i = 0; i < run.rows.size(); ++i) {
+      json& row = run.rows[i];
+      if (!row["pid"].is_number() || !but_for_sizes(row)) continue;
+      const json* const before = counterpart(first_rows, i, row);
+      const json* const other = counterpart(again.rows, i, row);
+      if (before == nullptr || other == nullptr || !(*other)["pid"].is_number()) continue;
+      note_other(row, "most", other);
+      const std::string tried = "with as many as there can be (--unknown most) ";
+      if ((*other)["fits"] == true || member(*other, "by_estimates") == true) {
+        if (same_peak(*before, *other)) {
+          row["fits"] = true;
+          row["verdict"] = "yes";
+          row["reason"] = nullptr;
+          row["notes"].push_back(estimate_note(row) + "; " + tried + "it takes as much");
+          continue;
+        }
+        add_to_reason(row, fmt::format("{}{} are allocated instead of {}", tried,
+                                       size_text((*other)["peak_allocated_bytes"]),
+                                       size_text((*before)["peak_allocated_bytes"])));
+      } else if (number((*other)["peak_allocated_bytes"]) != 0) {
+        add_to_reason(row,
+                      tried + fmt::format("it is {}: {}", (*other)["verdict"].get<std::string>(),
+                                          (*other)["reason"].get<std::string>()));
+      }
+    }
+    add_headroom(run);
   }
 }
 

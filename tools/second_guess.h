@@ -1,11 +1,16 @@
 // Whether an answer hangs on numbers that nobody knows. Where the host read integers or flags of
-// that kind (a count, a length, whether to stop) nobody can see whether it went by them. So the
-// program is run once more, with other numbers in their place:
+// that kind (a count, a length, whether to stop) nobody can see whether it went by them; where the
+// sizes of tensors followed from some, they may have been larger. So the program is run once more,
+// with other numbers in their place:
 //
-//   with zeros  3.91 GiB, fits     with noise  3.91 GiB, fits   -> yes, and a note
-//                                              4.80 GiB         -> not known
-//                                              out of memory    -> not known
-//                                              ended by an error -> yes, and a note
+//   read    with zeros  3.91 GiB, fits   with noise  3.91 GiB, fits   -> yes, and a note
+//                                                    4.80 GiB         -> not known
+//                                                    out of memory    -> not known
+//                                                    ended by an error -> yes, and a note
+//   sizes   with zeros  3.91 GiB, fits   with the most there can be
+//                                        4.01 GiB, nothing read       -> yes, at the most
+//                                        3.91 GiB                     -> yes, and a note
+//                                        4.01 GiB, something was read -> not known
 #pragma once
 
 #include <vector>
@@ -18,11 +23,18 @@ namespace gapless::tools {
 /// The first run whose answer is to be tried with other numbers; null where none is.
 const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const SimulatedGpus& gpus);
 
+/// Whether a run would fit, but for sizes that followed from numbers that nobody knows.
+bool fits_but_for_sizes(const FitsRun& run, const SimulatedGpus& gpus);
+
 /// How long the second run may take: one that goes by such numbers may never end.
 double second_guess_limit_seconds(const FitsRun& first);
 
 /// Judges the rows of `runs` anew that fit, by what their process did in `again`, which had the
 /// allocator of `first`, one of them. Adds "other_numbers" to each: what it did there.
 void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again);
+
+/// The same of rows that would fit but for sizes, by a run with the most there can be that is not
+/// known to fit.
+void judge_by_most(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again);
 
 }  // namespace gapless::tools

@@ -103,11 +103,15 @@ std::vector<std::string> lines_of(std::string_view text, std::size_t columns) {
       std::size_t end = fitting(rest, columns);
       std::size_t next = end;
       if (end < rest.size()) {
-        // The last blank that fits, or stands right behind what does; none: within the word.
+        // The last blank that fits, or stands right behind what does; none: within the word, and
+        // there behind a folder, so that a file stays with its line.
         const std::size_t blank = rest.rfind(' ', end);
+        const std::size_t folder = rest.substr(0, end).rfind('/');
         if (blank != std::string_view::npos && rest.find_first_not_of(' ') < blank) {
           end = blank;
           next = rest.find_first_not_of(' ', blank);
+        } else if (folder != std::string_view::npos && folder != 0) {
+          end = next = folder + 1;
         }
       }
       std::string_view line = rest.substr(0, end);

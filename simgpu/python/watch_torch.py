@@ -61,6 +61,8 @@ def _owner(frame) -> str:
     """Whose code a frame runs: "user", "library", "torch", "generated" or "python" (its library, and this file, and the
     lines that pip writes for a package's command)."""
     name = frame.f_code.co_filename
+    if frame.f_code.co_name in ("__torch_function__", "__torch_dispatch__"):
+        return "python"  # of a kind of tensor: all that is done with it goes through there
     if name.startswith("<"):  # <string>, <stdin>, <eval_with_key>.1: the user's is what was given as the program
         return "user" if frame.f_globals.get("__name__") == "__main__" else "generated"
     path = os.path.abspath(name)

@@ -26,8 +26,8 @@ json row_of(std::uint64_t allocated_mib, const json& rank = nullptr) {
           {"unknown", "zeros"},
           {"computes_numbers", true},
           {"peak_allocated_bytes", allocated_mib * kMiB},
-          {"headroom_bytes", kMiB},
-          {"headroom_percent", 1.0},
+          {"peak_used_bytes", allocated_mib * kMiB},
+          {"total_bytes", 1000 * kMiB},
           {"estimates_from",
            {{"kind", "integer"},
             {"count", 3},
@@ -44,6 +44,8 @@ FitsRun run_of(const std::vector<json>& rows, const std::string& allocator = "ga
   run.allocator = allocator;
   run.seconds = 10;
   for (const json& row : rows) run.rows.push_back(row);
+  run.installed.assign(rows.size(), 0);
+  add_headroom(run);
   return run;
 }
 
@@ -86,6 +88,7 @@ TEST(SecondGuess, IsWantedWhereTheHostReadWhatItMaySteerBy) {
 TEST(SecondGuess, LetsTheAnswerStandWhereMemoryIsTheSame) {
   const json row = judged(row_of(100), run_of({row_of(100)}));
   EXPECT_EQ(row["verdict"], "yes");
+  EXPECT_EQ(row["headroom_bytes"], 900 * kMiB);
   ASSERT_EQ(row["notes"].size(), 1U);
   EXPECT_EQ(row["notes"][0],
             "the host read integers or flags that nobody knows 3 times, first (train.py:12); with "
@@ -150,6 +153,53 @@ TEST(SecondGuess, ReplacesWhatWasSaidOfAFlagBefore) {
   ASSERT_EQ(after["notes"].size(), 2U);
   EXPECT_EQ(after["notes"][0], "another");
   EXPECT_THAT(after["notes"][1].get<std::string>(), HasSubstr("it takes as much"));
+}
+
+// A row of a process in which sizes followed from what nobody knows.
+json sized_row(std::uint64_t allocated_mib, bool most = false) {
+  json row = row_of(allocated_mib);
+  row["unknown"] = most ? "most" : "zeros";
+  row["estimates_from"]["kind"] = most ? "bound" : "size";
+  if (most) row["estimates_from"]["bounded"] = 3;
+  judge_estimates(row, /*accepted=*/false);
+  return row;
+}
+
+TEST(SecondGuess, IsTheMostWhereSizesFollowFromSuchNumbers) {
+  EXPECT_TRUE(fits_but_for_sizes(run_of({sized_row(100)}), {}));
+  EXPECT_TRUE(fits_but_for_sizes(run_of({row_of(100), sized_row(100)}), {}));
+  EXPECT_FALSE(fits_but_for_sizes(run_of({row_of(100)}), {}));
+  EXPECT_FALSE(fits_but_for_sizes(
+      run_of({sized_row(100), without_success(row_of(1), false, "2 GiB asked")}), {}));
+  SimulatedGpus most;
+  most.unknown = "most";
+  EXPECT_FALSE(fits_but_for_sizes(run_of({sized_row(100, true)}), most));
+  EXPECT_EQ(sized_row(100, true)["by_estimates"], true) << "integers were read";
+
+  const auto judged_by = [](const json& row) {
+    std::vector<FitsRun> runs = {run_of({sized_row(100)}), run_of({sized_row(102)}, "native")};
+    judge_by_most(runs, runs[0], run_of({row}));
+    EXPECT_EQ(runs[0].rows[0]["fits"], runs[1].rows[0]["fits"]) << "of sizes that are the same";
+    return runs[0].rows[0];
+  };
+  const json same = judged_by(sized_row(100, true));
+  EXPECT_EQ(same["verdict"], "yes");
+  EXPECT_EQ(same["reason"], nullptr);
+  EXPECT_EQ(same["headroom_bytes"], 900 * kMiB);
+  EXPECT_EQ(same["other_numbers"]["unknown"], "most");
+  EXPECT_THAT(same["notes"][0].get<std::string>(),
+              HasSubstr("with as many as there can be (--unknown most) it takes as much"));
+
+  const json more = judged_by(sized_row(140, true));
+  EXPECT_EQ(more["fits"], nullptr);
+  EXPECT_THAT(more["reason"].get<std::string>(),
+              HasSubstr("140.00 MiB are allocated instead of 100.00 MiB"));
+
+  json refused = without_success(sized_row(900, true), nullptr, "3 GiB asked");
+  refused["by_estimates"] = false;
+  const json too_much = judged_by(refused);
+  EXPECT_EQ(too_much["fits"], nullptr);
+  EXPECT_THAT(too_much["reason"].get<std::string>(), HasSubstr("it is not known: 3 GiB asked"));
 }
 
 }  // namespace

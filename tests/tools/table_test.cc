@@ -55,6 +55,9 @@ TEST(Text, WideLettersTakeTwoColumns) {
 TEST(Text, IsBrokenAtBlanksAndWithinLongWords) {
   EXPECT_THAT(lines_of("one two three", 7), ElementsAre("one two", "three"));
   EXPECT_THAT(lines_of("one two three", 8), ElementsAre("one two", "three"));
+  EXPECT_THAT(lines_of("in models/bert/bert.py:512", 14),
+              ElementsAre("in", "models/bert/", "bert.py:512"));
+  EXPECT_THAT(lines_of("/averylongname", 8), ElementsAre("/averylo", "ngname"));
   EXPECT_THAT(lines_of("one\ntwo", 80), ElementsAre("one", "two"));
   EXPECT_THAT(lines_of("/a/long/path.py:7", 8), ElementsAre("/a/long/", "path.py:", "7"));
   EXPECT_THAT(lines_of("模型训练", 5), ElementsAre("模型", "训练"));

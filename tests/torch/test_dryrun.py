@@ -440,6 +440,36 @@ graphs.written.take(900)
 
 
 @pytest.mark.one_torch
+def test_the_line_of_a_kind_of_tensor_is_where_it_is_used(dryrun, tmp_path):
+    """As of MONAI's, through whose own lines all goes that is done with it. From another folder, for its name is as
+    short as can be."""
+    package = tmp_path / "site-packages" / "volumes"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("""
+import torch
+class Volume(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return super().__torch_function__(function, types, args, kwargs or {})
+""")
+    (package / "net.py").write_text("def double(x):\n    return x * 2\n")
+    here = tmp_path / "run"
+    here.mkdir()
+    (tmp_path / "model.py").write_text("import volumes.net\ndef forward(x): return volumes.net.double(x)\n")
+    (here / "start.py").write_text("""
+import sys
+sys.path[:0] = ["..", "../site-packages"]
+import torch, volumes, model
+model.forward(torch.zeros(90 << 18, device="cuda").as_subclass(volumes.Volume))
+""")
+    done = subprocess.run([GAPLESS, "dryrun", "--gpu", "300MiB", "--context", "200MiB", "--json", "rows.json", "--", sys.executable,
+                           "start.py"], cwd=here, capture_output=True, text=True, timeout=120, check=False)
+    (row,) = json.loads((here / "rows.json").read_text())
+    assert done.returncode == 3, done.stderr
+    assert (row["out_of_memory"]["line"], row["out_of_memory"]["library_line"]) == ("../model.py:2", "volumes/net.py:2")
+
+
+@pytest.mark.one_torch
 def test_the_line_of_compiled_code_is_the_users(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", status=3, program="""
 import torch

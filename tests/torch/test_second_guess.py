@@ -72,3 +72,30 @@ def test_memory_that_follows_from_them_is_not_known(fits):
 def test_a_program_that_cannot_do_with_others_keeps_its_answer(fits):
     done, row, text = fits(INDEXES)
     assert done.returncode == 0 and row["verdict"] == "yes" and "it did not end well" in text
+
+
+# A metric over what a mask chooses that nobody knows: of 1 MiB, or of more than all the rest.
+CHOSEN = TRAINS + "torch.masked_select(out.detach().repeat({times}, 1), (out.detach() > 0.9).repeat({times}, 1)).mean()\n"
+
+
+def test_sizes_are_tried_at_their_most(fits):
+    done, row, text = fits(CHOSEN.format(times=1))
+    assert done.returncode == 0 and row["verdict"] == "yes, at the most" and row["unknown"] == "most"
+    assert row["headroom_bytes"] > 0 and "each is as large as it can be" in text
+    read = "int((out > 0.9).sum())\n"
+    done, row, text = fits(CHOSEN.format(times=1) + "torch.empty(1 << 24, device='cuda')\n" + read)
+    assert done.returncode == 0 and (row["verdict"], row["unknown"]) == ("yes", "zeros")
+    assert row["headroom_bytes"] > 0 and "with as many as there can be (--unknown most) it takes as much" in text
+    done, row, text = fits(CHOSEN.format(times=100) + read)
+    assert done.returncode == 3 and row["verdict"] == "not known" and row["other_numbers"]["unknown"] == "most"
+    assert " are allocated instead of " in row["reason"] and "(train.py:9)" in row["reason"]
+    done, row, text = fits(CHOSEN.format(times=100), gpu="400MiB")
+    assert done.returncode == 3 and row["verdict"] == "not known" and "it does not fit" in row["reason"], row["reason"]
+
+
+def test_with_the_other_allocators_as_well(tmp_path):
+    (tmp_path / "train.py").write_text(CHOSEN.format(times=1))
+    done = subprocess.run([GAPLESS, "fits", "--gpu", "2GiB", "--json", "rows.json", "--", sys.executable, "train.py"], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert done.returncode == 0 and [row["verdict"] for row in rows] == ["yes, at the most"] * 3
