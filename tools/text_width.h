@@ -21,7 +21,8 @@ std::size_t columns_of(std::string_view text);
 std::string padded(std::string_view text, std::size_t columns, bool in_front);
 
 /// Lines of at most so many columns (at least 2), broken at blanks, and within words longer than
-/// that (behind the last folder of a path). Line ends in the text are kept; an empty text is one empty line.
+/// that (behind the last folder of a path). Line ends in the text are kept; an empty text is one
+/// empty line.
 std::vector<std::string> lines_of(std::string_view text, std::size_t columns);
 
 /// Text for standard output, broken to the terminal's columns, or 100; ends with a line end.
