@@ -183,15 +183,32 @@ def test_longest_batches_are_warned_of_and_fed_where_that_is_asked_for(search):
     assert (answer["batch"], answer["fails_at"]) == (24, 32) and "data:" not in text
 
 
-def test_estimates_are_searched_where_that_is_asked_for(search):
-    program = """
+CHOOSES = """
 import sys, torch
 x = torch.empty(int(sys.argv[1]) << 20, device="cuda")
 scores = torch.rand(99, device="cuda")
-print("said at its end", len(scores[scores > 0.5]))
+chosen = len(scores[scores > 0.5])
 """
+
+
+def test_sizes_that_nobody_knows_are_tried_at_their_most(search):
+    words = ("--allocator", "native", "--vary", "batch=64:512:64")
+    text, found = search(*words, program=CHOOSES)
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, at the most")
+    assert "warning: native: sizes that nobody knows are as large as they can be (--unknown most)" in text
+    # Where something is read by which the program may do more, they are taken as they come if that is all one.
+    text, found = search(*words, program=CHOOSES + "int((scores > 0.5).sum())\n")
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, by estimates")
+    assert "with sizes that nobody knows as large as they can be (--unknown most) batch 64 takes as much" in " ".join(text.split())
+
+
+def test_estimates_are_searched_where_that_is_asked_for(search):
+    program = CHOOSES + "y = torch.empty(chosen << 18, device='cuda')\nint((scores > 0.5).sum())\nprint('said at its end')\n"
     text, _ = search("--allocator", "native", "--vary", "batch=64:512:64", program=program, status=2)
     assert "it is not known whether it fits: peaks are estimates from here" in text and "; --estimates takes" in text
+    assert "; with as many as there can be it is not known: " in text
     assert "\nthe program's last words:\n" in text and "\n  said at its end" in text and "\\n" not in text
     text, found = search("--allocator", "native", "--estimates", "--vary", "batch=64:512:64", program=program)
     answer = found["allocators"]["native"]

@@ -34,11 +34,18 @@ struct ProbeResult {
   [[nodiscard]] nlohmann::json fullest() const;
   /// Whether it ran as a rank of several, which mostly meet at a fixed port.
   [[nodiscard]] bool is_distributed() const;
+  /// Whether it would fit, but for sizes that followed from numbers that nobody knows.
+  [[nodiscard]] bool fits_but_for_sizes() const;
+  /// The most that any process had allocated.
+  [[nodiscard]] double most_allocated() const;
   void tell(MemoryEstimate& estimate, double setting) const;
 };
 
 /// `rows`: nothing where the dry run wrote none. `output`: all that was said.
 ProbeResult judged(const std::optional<nlohmann::json>& rows, const std::string& allocator,
                    const Probes::Over& over, const std::string& output);
+
+/// One that would fit but for sizes, with those taken as they came.
+ProbeResult with_sizes_accepted(ProbeResult result, const std::string& allocator);
 
 }  // namespace gapless::tools

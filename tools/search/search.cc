@@ -1,6 +1,7 @@
 #include "tools/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -129,7 +130,7 @@ std::vector<std::pair<std::size_t, std::size_t>> Search::wanted() const {
 
 bool Search::may_start(const Probes& probes) const {
   if (probes.running() == 0) return true;
-  if (!first_done_) return false;
+  if (!first_done_ || put_off_) return false;
   const std::size_t processors = std::max(1U, std::thread::hardware_concurrency());
   const std::size_t most = options_.jobs != 0 ? options_.jobs : distributed_ ? 1 : processors;
   if (probes.running() >= most) return false;
@@ -191,8 +192,8 @@ void Search::use_kept(const Told& told) {
   }
 }
 
-void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
-  Job job{cell, index, std::make_unique<TemporaryFolder>()};
+void Search::start(Probes& probes, std::size_t cell, std::size_t index, bool at_most) {
+  Job job{cell, index, std::make_unique<TemporaryFolder>(), at_most};
   const fs::path& folder = job.folder->path();
   std::vector<std::string> words = {fs::read_symlink("/proc/self/exe"),
                                     "dryrun",
@@ -209,7 +210,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index) {
   add("--ranks", options_.gpus.ranks);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
-  add("--unknown", options_.gpus.unknown);
+  add("--unknown", at_most ? "most" : options_.gpus.unknown);
   add("--skew", fmt::format("{}", options_.gpus.skew));
   if (options_.gpus.estimates) words.emplace_back("--estimates");
   if (options_.gpus.worst_case) words.emplace_back("--worst-case");
@@ -247,6 +248,46 @@ ProbeResult Search::read_result(const Job& job, const Probes::Over& over) const 
                 text_of_file(job.folder->path() / "output"));
 }
 
+// What fits but for sizes that nobody knows is tried again with the most there can be, once in a
+// search; meanwhile nothing else begins.
+bool Search::put_off(Probes& probes, const Job& job, const ProbeResult& result) {
+  const bool may_try = options_.gpus.unknown == "zeros" && !options_.gpus.estimates;
+  if (!may_try || !shown_by_most_.empty() || !result.fits_but_for_sizes()) return false;
+  if (!put_off_) {
+    put_off_ = result;
+    start(probes, job.cell, job.index, /*at_most=*/true);
+  }
+  return true;  // or it waits for what that one shows
+}
+
+// Where that fits, all else is tried so; where it takes as much, sizes are taken as they come.
+ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
+  constexpr double kSamePart = 0.005;
+  ProbeResult result = *std::move(put_off_);
+  put_off_.reset();
+  const std::string setting =
+      text_of(command_.varied(), this->setting(cells_[job.cell], job.index));
+  const double before = result.most_allocated();
+  if (most.probed == Probed::fits) {
+    options_.gpus.unknown = "most";
+    shown_by_most_ = "sizes that nobody knows are as large as they can be (--unknown most)";
+    return most;
+  }
+  if (most.fits_but_for_sizes() && std::abs(most.most_allocated() - before) <= before * kSamePart) {
+    options_.gpus.estimates = true;
+    shown_by_most_ = fmt::format(
+        "with sizes that nobody knows as large as they can be (--unknown most) {} takes as much",
+        setting);
+    return with_sizes_accepted(std::move(result), cells_[job.cell].allocator);
+  }
+  shown_by_most_ =
+      "settings with sizes that nobody knows are left out: with other numbers they take another "
+      "amount of memory";
+  result.reason += fmt::format("; with as many as there can be it is {}{}", most.verdict,
+                               most.reason.empty() ? "" : ": " + most.reason);
+  return result;
+}
+
 int Search::run(const Told& told) {
   use_kept(told);
   Probes probes;
@@ -267,6 +308,11 @@ int Search::run(const Told& told) {
     const Job job = std::move(jobs_.at(over->id));
     jobs_.erase(over->id);
     ProbeResult result = read_result(job, *over);
+    if (job.at_most) {
+      result = decided_by_most(job, std::move(result));
+    } else if (put_off(probes, job, result)) {
+      continue;
+    }
     const SearchCell& cell = cells_[job.cell];
     if (!first_done_ && result.probed == Probed::not_known) {
       throw ProgramFailed(fmt::format("with {} ({}) it is not known whether it fits: {}",

@@ -70,12 +70,16 @@ class Search {
   [[nodiscard]] bool is_done(const SearchCell& cell) const;
   [[nodiscard]] std::vector<std::string> running() const;
   [[nodiscard]] std::size_t probes_done() const { return probes_done_; }
+  /// Where sizes followed from numbers that nobody knows: what a probe with the most there can be
+  /// showed of that; empty where none was made.
+  [[nodiscard]] const std::string& shown_by_most() const { return shown_by_most_; }
 
  private:
   struct Job {
     std::size_t cell = 0;
     std::size_t index = 0;
     std::unique_ptr<TemporaryFolder> folder;
+    bool at_most = false;  // tries sizes that nobody knows at their most
   };
 
   [[nodiscard]] std::optional<std::ptrdiff_t> estimate(const SearchCell& cell) const;
@@ -85,7 +89,9 @@ class Search {
   [[nodiscard]] bool may_start(const Probes& probes) const;
   [[nodiscard]] nlohmann::json key(const SearchCell& cell, std::size_t index);
   void use_kept(const Told& told);
-  void start(Probes& probes, std::size_t cell, std::size_t index);
+  void start(Probes& probes, std::size_t cell, std::size_t index, bool at_most = false);
+  bool put_off(Probes& probes, const Job& job, const ProbeResult& result);
+  ProbeResult decided_by_most(const Job& job, ProbeResult most);
   void stop_unwanted(Probes& probes);
   void learn(std::size_t cell, std::size_t index, ProbeResult result, const Told& told);
   ProbeResult read_result(const Job& job, const Probes::Over& over) const;
@@ -101,6 +107,8 @@ class Search {
   std::size_t started_ = 0;
   std::size_t probes_done_ = 0;
   std::uint64_t host_bytes_each_ = 0;
+  std::optional<ProbeResult> put_off_;  // until the same has been tried at the most
+  std::string shown_by_most_;
   bool first_done_ = false;
   bool distributed_ = false;
 };

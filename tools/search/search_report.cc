@@ -112,6 +112,7 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
     for (std::string& note : notes_of(cell.results.at(*best).rows)) {
       warnings.push_back(std::move(note));
     }
+    if (!search.shown_by_most().empty()) warnings.push_back(search.shown_by_most());
   }
   return warnings;
 }
