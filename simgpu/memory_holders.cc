@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -51,6 +52,7 @@ class Blocks {
     spread_losses();
     spread_parameters();
     for (Block& block : all) block.holder = holder_of(block, sites);
+    find_kept_copies();
     keep_by_life(sites);
   }
 
@@ -93,6 +95,9 @@ class Blocks {
         if (to != kNone && from != kNone && to != from) all[to].copy_of = from;
         break;
       }
+      case Kind::step:
+        steps_.push_back(at);
+        break;
       default:
         break;
     }
@@ -157,6 +162,22 @@ class Blocks {
     return at;
   }
 
+  // An average of the weights, or a model that another one is compared with, may come from the
+  // host. No batch is as large as a parameter and is kept for steps.
+  void find_kept_copies() {
+    constexpr std::ptrdiff_t kSteps = 2;
+    std::set<std::uint64_t> sizes;
+    for (const Block& block : all) {
+      if (block.holder == Holder::parameters) sizes.insert(block.bytes);
+    }
+    for (Block& block : all) {
+      if (block.holder != Holder::inputs || sizes.count(block.bytes) == 0) continue;
+      const auto first = std::lower_bound(steps_.begin(), steps_.end(), block.begin);
+      const auto last = std::lower_bound(first, steps_.end(), block.end);
+      if (last - first >= kSteps) block.holder = Holder::parameter_copies;
+    }
+  }
+
   // In a program without Python nobody tells of gradients and states. What the backward pass made
   // and an optimizer's step finds is a gradient; what a step made and the next backward pass finds,
   // or nobody frees, is a state.
@@ -187,6 +208,7 @@ class Blocks {
   }
 
   std::map<std::uint64_t, std::uint32_t> live_;
+  std::vector<std::uint64_t> steps_;  // events
 };
 
 // What a device holds while its events pass.

@@ -8,7 +8,8 @@
 //   told, at any time of its life     parameters, gradients, optimizer states, buffers, workspaces
 //   taken or made by a loss           loss; so is what such a block was copied from, and its copies
 //   copied to a parameter             parameter_copies: weights before a cast, as they were loaded
-//   copied from the host              inputs
+//   copied from the host              inputs; of a parameter's size, and kept for steps, it is an
+//                                     average of weights or the like: parameter_copies
 //   copied from a parameter           parameter_copies
 //   what was going on at its birth    activations (a module's forward), backward, optimizer_step
 //   nothing of that                   unknown

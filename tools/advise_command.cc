@@ -15,6 +15,7 @@
 #include "tools/advise/advice_text.h"
 #include "tools/commands.h"
 #include "tools/inputs.h"
+#include "tools/launch.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/table.h"
@@ -61,6 +62,7 @@ void write_files(Advice& advice, const std::string& folder) {
 
 int run(AdviseArguments arguments) {
   check(arguments);
+  keep_piped_input(arguments.program.command);
   arguments.options.command = arguments.program.command;
   Advice advice = advise(arguments.options);
   write_files(advice, arguments.folder);

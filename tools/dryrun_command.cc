@@ -75,6 +75,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
 
 int run(DryrunArguments& arguments) {
   check(arguments);
+  keep_piped_input(arguments.program.command);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   json rows = json::array();
   std::optional<Outcome> first;

@@ -1,5 +1,7 @@
 #include "tools/estimates_from.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "tools/json_values.h"
@@ -61,6 +63,11 @@ std::string estimate_note(const json& row) {
       member(from, "bounded") != 0
           ? "; sizes that follow from such numbers are as large as they can be (--unknown most)"
           : "");
+}
+
+bool took_as_much(double bytes_before, double bytes_now) {
+  constexpr double kSamePart = 0.005;
+  return std::abs(bytes_now - bytes_before) <= bytes_before * kSamePart;
 }
 
 bool tells(const json& row, const std::string& note) {

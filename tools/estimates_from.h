@@ -20,6 +20,10 @@ std::string estimate_note(const nlohmann::json& row);
 /// most"; and there "no" becomes "not known". "by_estimates" says whether it fits but for that.
 void judge_estimates(nlohmann::json& row, bool accepted);
 
+/// Whether a run with other numbers took as much memory. Within 0.5 %: a program without a seed
+/// meets its data in another order.
+bool took_as_much(double bytes_before, double bytes_now);
+
 /// Whether the row's reason says that already.
 bool tells(const nlohmann::json& row, const std::string& note);
 

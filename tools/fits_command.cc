@@ -19,6 +19,7 @@
 #include "tools/fits_report.h"
 #include "tools/fits_text.h"
 #include "tools/inputs.h"
+#include "tools/launch.h"
 #include "tools/memory_picture.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
@@ -102,6 +103,7 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
 
 int run(FitsArguments arguments) {
   check(arguments);
+  keep_piped_input(arguments.program.command);
   std::vector<FitsRun> runs;
   std::optional<FitsRun> at_the_most;  // of the first allocator, where sizes are not known
   std::string untried;

@@ -50,6 +50,10 @@ class Shared {
       found->second.push_back(who);
     }
   }
+  [[nodiscard]] bool has(const std::string& words) const {
+    return std::any_of(all_.begin(), all_.end(),
+                       [&](const auto& one) { return one.first == words; });
+  }
   [[nodiscard]] const auto& all() const { return all_; }
 
  private:
@@ -313,7 +317,10 @@ void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
 
 void add_data(Notes& notes, const std::vector<FitsRun>& runs) {
   const std::vector<json>& rows = runs.front().rows;
+  constexpr std::size_t kHarmless = 3;
   Shared said;
+  std::set<std::string>
+      harmless;  // of which nothing larger could come: a search for a batch has many
   std::set<std::string> processes;
   for (const json& row : rows) {
     processes.insert(process_name(row));
@@ -321,12 +328,21 @@ void add_data(Notes& notes, const std::vector<FitsRun>& runs) {
     if (!data.is_array()) continue;
     for (const json& loader : data) {
       const json text = member(loader, "text");
-      if (text.is_string()) said.add(process_name(row), text.get<std::string>());
+      if (!text.is_string()) continue;
+      if (member(loader, "may_be_larger") == false) {
+        harmless.insert(text);
+        if (harmless.size() > kHarmless && !said.has(text)) continue;
+      }
+      said.add(process_name(row), text.get<std::string>());
     }
   }
   for (const auto& [words, who] : said.all()) {
     const bool all = who.size() == processes.size();
     notes.add((all ? "data: " : fmt::format("data of {}: ", fmt::join(who, ", "))) + words);
+  }
+  if (harmless.size() > kHarmless) {
+    notes.add(fmt::format("data: and {} more loaders of whose items none are larger than those fed",
+                          harmless.size() - kHarmless));
   }
   for (const FitsRun& run : runs) {
     for (const json& row : run.rows) {

@@ -1,5 +1,7 @@
 #include "tools/launch.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -7,6 +9,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -118,6 +121,36 @@ void check_conf(const std::string& conf) {
 std::string in_front(const std::string& path, const char* list) {
   if (list == nullptr || *list == '\0') return path;
   return path.empty() ? list : path + ":" + list;
+}
+
+void keep_piped_input(const std::vector<std::string>& command) {
+  struct stat facts {};
+  const bool piped = fstat(STDIN_FILENO, &facts) == 0 && S_ISFIFO(facts.st_mode);
+  const bool named = std::any_of(command.begin(), command.end(), [](const std::string& word) {
+    return word == "-" || word == "/dev/stdin";
+  });
+  if (!piped || !named) return;
+  const auto fail = [] {
+    throw InputError("standard input: " + std::string(std::strerror(errno)));
+  };
+  const int kept = memfd_create("input", MFD_CLOEXEC);
+  if (kept < 0) fail();
+  std::array<char, 1 << 16> part{};
+  while (true) {
+    const ssize_t got = read(STDIN_FILENO, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail();
+    if (got == 0) break;
+    for (ssize_t written = 0; written < got;) {
+      const ssize_t more =
+          write(kept, part.data() + written, static_cast<std::size_t>(got - written));
+      if (more < 0) fail();
+      written += more;
+    }
+  }
+  lseek(kept, 0, SEEK_SET);
+  dup2(kept, STDIN_FILENO);
+  close(kept);
 }
 
 Ended run_program(const std::vector<std::string>& command, const Variables& variables) {

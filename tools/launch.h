@@ -33,12 +33,18 @@ struct Ended {
   [[nodiscard]] int status() const { return by_signal ? 128 + code : code; }
 };
 
+/// Where the command names standard input ("-", /dev/stdin) and that is a pipe, as of `python -
+/// <<'E'`, reads it to its end, so that each of several runs has all of it. What is a file each run
+/// reads from where it stands, in any case. Throws InputError where it cannot be kept.
+void keep_piped_input(const std::vector<std::string>& command);
+
 /// Runs a program and waits for it. The terminal's interrupt is left to the program, and signals to
 /// end are passed on to it. Throws InputError where it cannot be started.
 Ended run_program(const std::vector<std::string>& command, const Variables& variables);
 /// Begins a program in a process group of its own, which the terminal does not interrupt and which
-/// is told to end (SIGTERM) when this one does. Its output goes into a file, and it has no input;
-/// where no file is named it has this one's. Throws InputError where it cannot be started.
+/// is told to end (SIGTERM) when this one does. Its output goes into a file, and it has no input
+/// but a file's; where no file is named it has this one's. Throws InputError where it cannot be
+/// started.
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,
                     const std::filesystem::path& output);
 /// The program in the place of this one; throws InputError where it cannot be started.

@@ -55,6 +55,7 @@ void check(SearchArguments& arguments) {
 
 int run(SearchArguments& arguments) {
   check(arguments);
+  keep_piped_input(arguments.program.command);
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
   Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);

@@ -1,7 +1,6 @@
 #include "tools/second_guess.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -15,10 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-// Peaks that differ by less are the same: what is taken for one and the same thing differs by the
-// order in which it came.
-constexpr double kSamePart = 0.005;
-
 bool read_what_nobody_knows(const json& row) {
   const json from = member(row, "estimates_from");
   return from.is_object() && row["fits"] == true && member(row, "unknown") == "zeros" &&
@@ -27,9 +22,8 @@ bool read_what_nobody_knows(const json& row) {
 }
 
 bool same_peak(const json& first, const json& other) {
-  const auto before = static_cast<double>(number(first["peak_allocated_bytes"]));
-  const auto now = static_cast<double>(number(other["peak_allocated_bytes"]));
-  return std::abs(now - before) <= before * kSamePart;
+  return took_as_much(static_cast<double>(number(first["peak_allocated_bytes"])),
+                      static_cast<double>(number(other["peak_allocated_bytes"])));
 }
 
 // Whether sizes are all that keeps it from fitting.

@@ -103,6 +103,10 @@ TEST_F(Launch, EachRunReadsTheWholeFileThatItIsGiven) {
   const Output kept = shell(fits + program + " < " + lines);
   EXPECT_THAT(kept.text, HasSubstr("<one two>")) << kept.text;
   EXPECT_THAT(shell("cat " + lines + " | " + fits + program).text, HasSubstr("< >"));
+  // A pipe is read to its end where the command says that it is for the program.
+  const std::string dryrun = std::string(GAPLESS_COMMAND) + " dryrun --allocator native,expandable";
+  const Output piped = shell("echo 'echo said' | " + dryrun + " -- sh -s -");
+  EXPECT_NE(piped.text.find("said"), piped.text.rfind("said")) << piped.text;
   const Output twice = shell(std::string(GAPLESS_COMMAND) +
                              " dryrun --allocator native,expandable" + program + " < " + lines);
   EXPECT_THAT(twice.text, HasSubstr("<one two>")) << twice.text;

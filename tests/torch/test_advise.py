@@ -185,6 +185,9 @@ def test_an_allocator_that_helps_is_said_to(advise):
 
 @pytest.mark.parametrize(("program", "status", "words"), [
     ("import torch\nx = torch.ones(100 << 20, device='cuda')\n", 0, "it fits as it is"),
+    # Sizes that nobody knows, which are tried at their most; and where something is read beside that.
+    ("import torch\nx = torch.rand(9, device='cuda')\nx[x > 0.5]\n", 0, "it fits as it is"),
+    ("import torch\nx = torch.rand(9, device='cuda')\nx[x > 0.5]\nint((x > 0.5).sum())\n", 0, "it fits as it is"),
     ("import torch\nx = torch.ones(1, device='cuda')\nraise ValueError('odd')\n", 1, "nothing is advised before"),
     ("print('no GPU')\n", 3, "the program used no GPU"),
 ])

@@ -539,6 +539,19 @@ def test_several_epochs_of_items_of_one_size_are_told_as_that(fits):
     assert said.row["data"][0]["lengths"] == {"[0]": {"seen": 192, "longest": 192}}
 
 
+def test_many_loaders_of_which_nothing_larger_could_come_are_counted(fits):
+    """As those of a search for the largest batch."""
+    said = fits("""
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+for batch in range(2, 8):
+    for x, in DataLoader(TensorDataset(torch.zeros(64, 3)), batch_size=batch):
+        x.cuda()
+""", "--gpu", "1GiB")
+    assert len(said.row["data"]) == 6 and said.out.count("batches were fed") == 3
+    assert "data: and 3 more loaders of whose items none are larger than those fed" in said.text
+
+
 def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
     """Nobody watched its first epoch, so that the longest items were not fed where there was only one."""
     late = CORPUS.replace('x = torch.zeros(1000, device="cuda")\n', "").replace(

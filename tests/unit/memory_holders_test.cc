@@ -187,6 +187,18 @@ TEST(MemoryHolders, WhatParametersWereMadeOfAreCopiesOfThem) {
   EXPECT_EQ(held(peak, Holder::inputs), 20U);
 }
 
+TEST(MemoryHolders, AnAverageOfWeightsFromTheHostIsACopyOfThem) {
+  Recorded run;
+  run.alloc(0x1000, 4096).holds(0x1000, Holder::parameters);
+  run.alloc(0x3000, 4096).holds(0x3000, Holder::inputs);  // kept
+  run.alloc(0x5000, 4096).holds(0x5000, Holder::inputs);  // a batch of that size
+  run.alloc(0x7000, 1024).holds(0x7000, Holder::inputs);  // kept data
+  run.step().free(0x5000, 4096).step().alloc(0x9000, 8192);
+  const MemoryMoment peak = run.course().peak;
+  EXPECT_EQ(peak.held_bytes[static_cast<int>(Holder::parameter_copies)], 4096U);
+  EXPECT_EQ(peak.held_bytes[static_cast<int>(Holder::inputs)], 1024U);
+}
+
 TEST(MemoryHolders, DevicesAreApartAndStepsAreCounted) {
   Recorded run;
   run.alloc(1000, 100).step().alloc(9000, 70, 0, Holder::unknown, 2).step().alloc(2000, 100);

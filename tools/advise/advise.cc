@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "tools/advise/answers.h"
 #include "tools/advise/room.h"
 #include "tools/json_values.h"
+#include "tools/second_guess.h"
 #include "tools/temporary_folder.h"
 
 namespace gapless::tools {
@@ -18,11 +20,12 @@ using nlohmann::json;
 
 class Adviser {
  public:
-  explicit Adviser(const AdviseOptions& options) : options_(options) {}
+  explicit Adviser(AdviseOptions options) : options_(std::move(options)) {}
 
   Advice run() {
     advice_.runs.reserve(1 + simulated_allocators().size());  // subjects point into it
     advice_.runs.push_back(run_once(as_it_is(), options_.gpus, "as it is", true));
+    if (fits_but_for_sizes(advice_.runs.front(), options_.gpus)) try_at_most();
     const FitsRun& first = advice_.runs.front();
     advice_.as_is = subject_of(first);
     advice_.needed = advice_.as_is;
@@ -58,6 +61,22 @@ class Adviser {
   Advice finish() {
     advice_.answers = answers_of(advice_);
     return std::move(advice_);
+  }
+
+  // Where sizes followed from numbers that nobody knows: what fits at their most is looked at so,
+  // and where that takes as much they are taken as they come.
+  void try_at_most() {
+    SimulatedGpus gpus = options_.gpus;
+    gpus.unknown = "most";
+    FitsRun& first = advice_.runs.front();
+    FitsRun most = run_once(as_it_is(), gpus, "sizes at their most", true);
+    if (most.fits() == true) {
+      first = std::move(most);
+      options_.gpus.unknown = "most";
+      return;
+    }
+    judge_by_most(advice_.runs, first, most);
+    if (first.fits() == true) options_.gpus.estimates = true;
   }
 
   [[nodiscard]] Attempt as_it_is() const {
@@ -216,7 +235,7 @@ class Adviser {
     }
   }
 
-  const AdviseOptions& options_;
+  AdviseOptions options_;
   std::optional<Settings> settings_;
   Advice advice_;
 };

@@ -1,7 +1,6 @@
 #include "tools/search/search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
 #include "allocator/gapless.h"
+#include "tools/estimates_from.h"
 #include "tools/last_words.h"
 #include "tools/search/host_memory.h"
 
@@ -262,18 +262,16 @@ bool Search::put_off(Probes& probes, const Job& job, const ProbeResult& result) 
 
 // Where that fits, all else is tried so; where it takes as much, sizes are taken as they come.
 ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
-  constexpr double kSamePart = 0.005;
   ProbeResult result = *std::move(put_off_);
   put_off_.reset();
   const std::string setting =
       text_of(command_.varied(), this->setting(cells_[job.cell], job.index));
-  const double before = result.most_allocated();
   if (most.probed == Probed::fits) {
     options_.gpus.unknown = "most";
     shown_by_most_ = "sizes that nobody knows are as large as they can be (--unknown most)";
     return most;
   }
-  if (most.fits_but_for_sizes() && std::abs(most.most_allocated() - before) <= before * kSamePart) {
+  if (most.fits_but_for_sizes() && took_as_much(result.most_allocated(), most.most_allocated())) {
     options_.gpus.estimates = true;
     shown_by_most_ = fmt::format(
         "with sizes that nobody knows as large as they can be (--unknown most) {} takes as much",
