@@ -45,7 +45,7 @@ const json* counterpart(const json& rows, std::size_t at, const json& row) {
 }
 
 std::string who_read(const json& row) {
-  const json from = row["estimates_from"];
+  const json& from = row["estimates_from"];
   const std::uint64_t count = number(from["steered"]);
   return fmt::format("the host read integers or flags that nobody knows {}{}{}", times(count),
                      count == 1 ? "" : ", first", lines_text(from));

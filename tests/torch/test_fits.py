@@ -274,7 +274,7 @@ ENDS = [
      None, "it seems to have wanted something from the network"),
     ("import torch; input('which data? '); torch.zeros(9).cuda()", 1, None, "EOFError"),
     ("import torch, os; x = torch.zeros(9).cuda(); os.kill(os.getpid(), 9)", 128 + 9, None, "it was ended by SIGKILL"),
-    ("import torch; x = torch.rand(99, device='cuda'); y = x[x > 0.5]", 3, None,
+    ("import torch; x = torch.rand(99, device='cuda'); y = torch.empty(len(x[x > 0.5]) << 18, device='cuda'); int((x > 0.5).sum())", 3, None,
      "peaks are estimates from here: the size of a tensor followed from numbers that nobody knows"),
 ]
 

@@ -162,7 +162,9 @@ class Adviser {
   }
 
   void try_remedies() {
-    const bool plain_yes = advice_.runs.front().rows.front()["verdict"] == "yes";
+    const json& first = advice_.runs.front().rows.front();
+    const bool plain_yes =
+        first["fits"] == true && !first["verdict"].get<std::string>().starts_with("yes, but");
     const bool only_default = options_.tries == std::vector<std::string>{"allocator"};
     if (advice_.runs.front().fits() == true && plain_yes && only_default) return;
     bool enough = false;
