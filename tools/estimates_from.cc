@@ -65,6 +65,11 @@ std::string estimate_note(const json& row) {
           : "");
 }
 
+bool sizes_were_bounded(const json& row) {
+  const json from = member(row, "estimates_from");
+  return !from.is_object() || from["kind"] != "size";
+}
+
 bool took_as_much(double bytes_before, double bytes_now) {
   constexpr double kSamePart = 0.005;
   return std::abs(bytes_now - bytes_before) <= bytes_before * kSamePart;

@@ -20,6 +20,10 @@ std::string estimate_note(const nlohmann::json& row);
 /// most"; and there "no" becomes "not known". "by_estimates" says whether it fits but for that.
 void judge_estimates(nlohmann::json& row, bool accepted);
 
+/// Of a row with --unknown most: whether all sizes that followed from such numbers were at their
+/// most. Some have none (repeat_interleave, bincount) and say nothing.
+bool sizes_were_bounded(const nlohmann::json& row);
+
 /// Whether a run with other numbers took as much memory. Within 0.5 %: a program without a seed
 /// meets its data in another order.
 bool took_as_much(double bytes_before, double bytes_now);

@@ -134,10 +134,7 @@ void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, con
       if (!row["pid"].is_number() || !read_what_nobody_knows(row)) continue;
       const json* const other = counterpart(again.rows, i, row);
       const Compared compared = compare(row, counterpart(first_rows, i, row), other, again);
-      row["other_numbers"] = {{"unknown", "noise"},
-                              {"fits", other == nullptr ? json() : (*other)["fits"]},
-                              {"peak_allocated_bytes",
-                               other == nullptr ? json() : member(*other, "peak_allocated_bytes")}};
+      note_other(row, "noise", other);
       // A flag was told of before anybody had tried.
       const std::string untried = estimate_note(row);
       json notes = json::array();
@@ -170,7 +167,7 @@ void judge_by_most(std::vector<FitsRun>& runs, const FitsRun& first, const FitsR
       note_other(row, "most", other);
       const std::string tried = "with as many as there can be (--unknown most) ";
       if ((*other)["fits"] == true || member(*other, "by_estimates") == true) {
-        if (same_peak(*before, *other)) {
+        if (sizes_were_bounded(*other) && same_peak(*before, *other)) {
           row["fits"] = true;
           row["verdict"] = "yes";
           row["reason"] = nullptr;

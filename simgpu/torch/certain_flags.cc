@@ -1,6 +1,5 @@
 #include "simgpu/torch/certain_flags.h"
 
-#include <array>
 #include <atomic>
 #include <mutex>
 

@@ -190,6 +190,10 @@ TEST(SecondGuess, IsTheMostWhereSizesFollowFromSuchNumbers) {
   EXPECT_THAT(same["notes"][0].get<std::string>(),
               HasSubstr("with as many as there can be (--unknown most) it takes as much"));
 
+  json boundless = sized_row(100, true);  // of repeat_interleave, which has no most
+  boundless["estimates_from"]["kind"] = "size";
+  EXPECT_EQ(judged_by(boundless)["fits"], nullptr);
+
   const json more = judged_by(sized_row(140, true));
   EXPECT_EQ(more["fits"], nullptr);
   EXPECT_THAT(more["reason"].get<std::string>(),

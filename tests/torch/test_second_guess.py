@@ -93,6 +93,12 @@ def test_sizes_are_tried_at_their_most(fits):
     assert done.returncode == 3 and row["verdict"] == "not known" and "it does not fit" in row["reason"], row["reason"]
 
 
+def test_sizes_that_have_no_most_stay_unknown(fits):
+    """How often each row comes: with zeros none does, and with the most there can be none either."""
+    done, row, _ = fits(TRAINS + "torch.repeat_interleave(out.detach(), (out[:, 0] * 9).long(), dim=0)\n")
+    assert done.returncode == 3 and (row["fits"], row["verdict"]) == (None, "not known")
+
+
 def test_with_the_other_allocators_as_well(tmp_path):
     (tmp_path / "train.py").write_text(CHOSEN.format(times=1))
     done = subprocess.run([GAPLESS, "fits", "--gpu", "2GiB", "--json", "rows.json", "--", sys.executable, "train.py"], cwd=tmp_path,

@@ -271,7 +271,9 @@ ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
     shown_by_most_ = "sizes that nobody knows are as large as they can be (--unknown most)";
     return most;
   }
-  if (most.fits_but_for_sizes() && took_as_much(result.most_allocated(), most.most_allocated())) {
+  const bool bounded = std::all_of(most.rows.begin(), most.rows.end(), sizes_were_bounded);
+  if (bounded && most.fits_but_for_sizes() &&
+      took_as_much(result.most_allocated(), most.most_allocated())) {
     options_.gpus.estimates = true;
     shown_by_most_ = fmt::format(
         "with sizes that nobody knows as large as they can be (--unknown most) {} takes as much",
