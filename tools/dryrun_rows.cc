@@ -269,10 +269,14 @@ std::vector<std::string> notes_of(const json& rows) {
   std::set<std::string> unknown;
   for (const json& row : rows) {
     for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
-    const std::string note = estimate_note(row);
-    if (!note.empty() && !tells(row, note) &&
-        std::find(notes.begin(), notes.end(), note) == notes.end()) {
-      notes.push_back(note);
+    // What other numbers showed says more.
+    const bool tried = member(row, "other_numbers").is_object();
+    const json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
+    for (const std::string note : said) {
+      if (!note.empty() && !tells(row, note) &&
+          std::find(notes.begin(), notes.end(), note) == notes.end()) {
+        notes.push_back(note);
+      }
     }
     for (const json& loader : member(row, "data")) {
       if (member(loader, "may_be_larger") != true) continue;

@@ -69,20 +69,21 @@ def runs(path) -> list[int]:
     return [int(line) for line in path.read_text().split()]
 
 
+@pytest.mark.thorough
 def test_a_program_that_trains_for_days(search):
     """As it is: --steps ends each probe, and the answer says of which steps it is."""
-    text, found = search("--steps", "2", "--allocator", "native,expandable", "--vary", "batch=8192:32768:8192",
+    text, found = search("--steps", "2", "--allocator", "native,expandable", "--vary", "batch=16384,24576",
                          program=TRAINS_FOR_DAYS, gpu="256MiB")
     for answer in found["allocators"].values():
-        assert answer["proven"] and answer["fails_at"] == answer["batch"] + 8192
+        assert answer["proven"] and answer["fails_at"] == answer["batch"] + 8192 == 24576
         assert {row["stopped_after_steps"] for probe in answer["probes"] if probe["verdict"] == "yes"
                 for row in probe["rows"]} == {2}
     assert text.count("warning: native, expandable: stopped after 2 steps, as asked (--steps)") == 1
 
 
 def test_the_answer_is_that_of_trying_all(search, tmp_path):
-    allocators = ["native", "expandable", "gapless"]
-    text, found = search("--vary", "batch=51:54", program=VARYING)
+    allocators = ["native", "gapless"]
+    text, found = search("--allocator", ",".join(allocators), "--vary", "batch=51:54", program=VARYING)
     everything = {}
 
     def try_one(batch):
@@ -108,7 +109,7 @@ def test_the_answer_is_that_of_trying_all(search, tmp_path):
         assert all(probe["host_bytes"] > 100 << 20 and probe["seconds"] > 0.5 for probe in answer["probes"])
         assert f"{allocator}, batch {answer['fails_at']}: no: " in text and "(train.py:6)" in answer["reason"]
     answers = [found["allocators"][allocator]["batch"] for allocator in allocators]
-    assert answers[0] < answers[2]  # or this program would not tell one allocator from another
+    assert answers[0] < answers[1]  # or this program would not tell one allocator from another
 
 
 def test_what_is_found_where_it_is_known(search, tmp_path):
@@ -171,9 +172,10 @@ for seen, ids in enumerate(DataLoader(data, int(sys.argv[1]), shuffle=True, coll
 """
 
 
+@pytest.mark.thorough
 def test_longest_batches_are_warned_of_and_fed_where_that_is_asked_for(search):
     """1 MiB an item, and 8 MiB where the longest is among them."""
-    words = ("--allocator", "native", "--vary", "batch=8:64:8")
+    words = ("--allocator", "native", "--vary", "batch=24,32,64")
     text, found = search(*words, program=LENGTHS, gpu="250MiB")
     assert found["allocators"]["native"]["batch"] == 64
     warning = "warning: native: data: list: 4 of 63 batches were fed; the longest were not among those that came after a GPU was used: 64 of 512 (--worst-case feeds them)"
@@ -192,7 +194,7 @@ chosen = len(scores[scores > 0.5])
 
 
 def test_sizes_that_nobody_knows_are_tried_at_their_most(search):
-    words = ("--allocator", "native", "--vary", "batch=64:512:64")
+    words = ("--allocator", "native", "--vary", "batch=192,256")
     text, found = search(*words, program=CHOOSES)
     answer = found["allocators"]["native"]
     assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, at the most")
@@ -201,19 +203,49 @@ def test_sizes_that_nobody_knows_are_tried_at_their_most(search):
     text, found = search(*words, program=CHOOSES + "int((scores > 0.5).sum())\n")
     answer = found["allocators"]["native"]
     assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, by estimates")
-    assert "with sizes that nobody knows as large as they can be (--unknown most) batch 64 takes as much" in " ".join(text.split())
+    assert "with sizes that nobody knows as large as they can be (--unknown most) batch 192 takes as much" in " ".join(text.split())
 
 
+@pytest.mark.thorough
 def test_estimates_are_searched_where_that_is_asked_for(search):
     program = CHOOSES + "y = torch.empty(chosen << 18, device='cuda')\nint((scores > 0.5).sum())\nprint('said at its end')\n"
-    text, _ = search("--allocator", "native", "--vary", "batch=64:512:64", program=program, status=2)
+    text, _ = search("--allocator", "native", "--vary", "batch=192,256", program=program, status=2)
     assert "it is not known whether it fits: peaks are estimates from here" in text and "; --estimates takes" in text
     assert "; with as many as there can be it is not known: " in text
     assert "\nthe program's last words:\n" in text and "\n  said at its end" in text and "\\n" not in text
-    text, found = search("--allocator", "native", "--estimates", "--vary", "batch=64:512:64", program=program)
+    text, found = search("--allocator", "native", "--estimates", "--vary", "batch=192,256", program=program)
     answer = found["allocators"]["native"]
     assert (answer["batch"], answer["fails_at"], answer["verdict"]) == (192, 256, "yes, by estimates")
     assert "warning: native: peaks are estimates from here" in text
+
+
+# 4 MiB for each of the batch, and as much again for a number that the host reads: 0, or another one.
+READS = """
+import sys, torch
+x = torch.empty(int(sys.argv[1]) << 20, device="cuda")
+number = int((torch.rand(1024, 1024, device="cuda") @ torch.rand(1024, 1024, device="cuda"))[0].int().sum() % 7)
+y = torch.empty(int(sys.argv[1]) * {more} + 1 << 20, device="cuda")
+"""
+
+
+@pytest.mark.thorough
+def test_what_was_found_is_tried_with_other_numbers(search, tmp_path):
+    words = ("--allocator", "native,expandable", "--vary", "batch=240,256", "--resume", tmp_path / "kept.json")
+    text, found = search(*words, program=READS.format(more="0"))
+    assert [(answer["batch"], answer["proven"]) for answer in found["allocators"].values()] == [(240, True), (240, True)]
+    said = " ".join(text.split())
+    assert ("warning: native, expandable: the host read integers or flags that nobody knows once (train.py:4); with "
+            "other numbers in their place (--unknown noise) it takes as much") in said
+    _, again = search(*words, program=READS.format(more="0"))
+    assert again["probes_run"] == 0 and again["allocators"]["native"]["batch"] == 240
+    # The memory goes by them: what was found is no answer.
+    text, found = search("--vary", "batch=240,256", "--allocator", "native", program=READS.format(more="number"), status=3)
+    for answer in found["allocators"].values():
+        assert (answer["batch"], answer["by_estimates"], answer["verdict"], answer["proven"]) == (None, 240, "not known", False)
+        assert "with other numbers in their place (--unknown noise)" in answer["reason"]
+    said = " ".join(text.split())
+    assert "warning: native: batch 240: not known: the host read integers" in said
+    assert "not known" in next(line for line in text.splitlines() if line.startswith("native "))
 
 
 @pytest.mark.parametrize("program, told", [
@@ -253,8 +285,9 @@ second = torch.empty(int(sys.argv[1]) * 100 << 20, dtype=torch.uint8, device="cu
 """
 
 
+@pytest.mark.thorough
 def test_an_answer_is_below_what_the_garbage_collector_decides(search):
-    text, found = search("--allocator", "native", "--vary", "batch=1:64", program=GARBAGE, status=3)
+    text, found = search("--allocator", "native", "--vary", "batch=2:5", program=GARBAGE, status=3)
     answer = found["allocators"]["native"]
     assert (answer["batch"], answer["in_doubt_at"]) == (3, 4)  # twice as much again, for what may lie elsewhere
     assert (answer["fails_at"], answer["proven"], answer["warnings"]) == (None, False, [])

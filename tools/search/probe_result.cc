@@ -81,6 +81,24 @@ double ProbeResult::most_allocated() const {
   return most;
 }
 
+FitsRun ProbeResult::as_run() const {
+  FitsRun run;
+  run.rows = rows;
+  run.seconds = seconds;
+  run.end.by = timed_out ? WatchedEnd::By::limit : WatchedEnd::By::itself;
+  return run;
+}
+
+void ProbeResult::judge_anew(const FitsRun& run) {
+  rows = run.rows;
+  const json* const row =
+      first_that(rows, [](const json& each) { return member(each, "fits") != true; });
+  if (row == nullptr) return;
+  probed = Probed::not_known;
+  verdict = text_in(*row, "verdict");
+  reason = text_in(*row, "reason");
+}
+
 void ProbeResult::tell(MemoryEstimate& estimate, double setting) const {
   double share = 0;
   const bool asked_too_much = first_that(rows, [](const json& row) {
@@ -107,6 +125,7 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
   result.status = over.status;
   result.seconds = over.seconds;
   result.host_bytes = over.host_bytes;
+  result.timed_out = over.timed_out;
   if (rows) result.rows = *rows;
   const auto is = [&](Probed probed, const std::string& verdict, const std::string& reason) {
     result.probed = probed;

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/fits_report.h"
 #include "tools/search/boundary.h"
 #include "tools/search/memory_estimate.h"
 #include "tools/search/probes.h"
@@ -27,7 +28,8 @@ struct ProbeResult {
   int status = 0;
   double seconds = 0;
   std::uint64_t host_bytes = 0;
-  bool kept = false;   // from an earlier search
+  bool kept = false;  // from an earlier search
+  bool timed_out = false;
   std::string output;  // the end of what the program said, where it is not known why it failed
 
   /// The row of the GPU that was fullest; null where no GPU was used.
@@ -39,6 +41,9 @@ struct ProbeResult {
   /// The most that any process had allocated.
   [[nodiscard]] double most_allocated() const;
   void tell(MemoryEstimate& estimate, double setting) const;
+  /// As second_guess.h judges them, which may leave nothing known.
+  [[nodiscard]] FitsRun as_run() const;
+  void judge_anew(const FitsRun& run);
 };
 
 /// `rows`: nothing where the dry run wrote none. `output`: all that was said.

@@ -14,6 +14,7 @@
 #include "tools/estimates_from.h"
 #include "tools/last_words.h"
 #include "tools/search/host_memory.h"
+#include "tools/second_guess.h"
 
 namespace gapless::tools {
 namespace {
@@ -60,6 +61,11 @@ std::vector<Setting> combinations_of(const std::vector<Varied>& varied, std::siz
 }
 
 }  // namespace
+
+std::optional<std::size_t> SearchCell::best() const {
+  const auto best = boundary.best();
+  return best && results.at(*best).probed == Probed::fits ? best : std::nullopt;
+}
 
 Search::Search(VariedCommand command, SearchOptions options)
     : command_(std::move(command)), options_(std::move(options)), kept_(options_.resume) {
@@ -139,7 +145,7 @@ bool Search::may_start(const Probes& probes) const {
 }
 
 // All that a result depends on, as far as it can be known.
-json Search::key(const SearchCell& cell, std::size_t index) {
+json Search::key(const SearchCell& cell, std::size_t index, const std::string& unknown) {
   const Setting setting = this->setting(cell, index);
   const std::vector<std::string> words = command_.with(setting);
   json values = json::object();
@@ -152,7 +158,7 @@ json Search::key(const SearchCell& cell, std::size_t index) {
           {"context", options_.gpus.context},
           {"ranks", options_.gpus.ranks},
           {"strict", options_.gpus.strict},
-          {"unknown", options_.gpus.unknown},
+          {"unknown", unknown.empty() ? options_.gpus.unknown : unknown},
           {"skew", options_.gpus.skew},
           {"estimates", options_.gpus.estimates},
           {"worst_case", options_.gpus.worst_case},
@@ -192,8 +198,9 @@ void Search::use_kept(const Told& told) {
   }
 }
 
-void Search::start(Probes& probes, std::size_t cell, std::size_t index, bool at_most) {
-  Job job{cell, index, std::make_unique<TemporaryFolder>(), at_most};
+void Search::start(Probes& probes, std::size_t cell, std::size_t index,
+                   const std::string& unknown) {
+  Job job{cell, index, std::make_unique<TemporaryFolder>(), unknown};
   const fs::path& folder = job.folder->path();
   std::vector<std::string> words = {fs::read_symlink("/proc/self/exe"),
                                     "dryrun",
@@ -210,7 +217,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index, bool at_
   add("--ranks", options_.gpus.ranks);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
-  add("--unknown", at_most ? "most" : options_.gpus.unknown);
+  add("--unknown", unknown.empty() ? options_.gpus.unknown : unknown);
   add("--skew", fmt::format("{}", options_.gpus.skew));
   if (options_.gpus.estimates) words.emplace_back("--estimates");
   if (options_.gpus.worst_case) words.emplace_back("--worst-case");
@@ -218,7 +225,12 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index, bool at_
   words.emplace_back("--");
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());
-  probes.start(started_, words, folder / "output", options_.timeout_seconds);
+  double limit = options_.timeout_seconds;
+  if (unknown == "noise") {
+    const FitsRun first = cells_[cell].results.at(index).as_run();
+    limit = std::min(limit, second_guess_limit_seconds(first));
+  }
+  probes.start(started_, words, folder / "output", limit);
   jobs_.emplace(started_++, std::move(job));
 }
 
@@ -227,7 +239,7 @@ void Search::stop_unwanted(Probes& probes) {
   const auto all = wanted();
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     const auto& [id, what] = *job;
-    if (cells_[what.cell].boundary.matters(what.index) ||
+    if (!what.unknown.empty() || cells_[what.cell].boundary.matters(what.index) ||
         std::find(all.begin(), all.end(), std::pair(what.cell, what.index)) != all.end()) {
       ++job;
       continue;
@@ -255,7 +267,7 @@ bool Search::put_off(Probes& probes, const Job& job, const ProbeResult& result) 
   if (!may_try || !shown_by_most_.empty() || !result.fits_but_for_sizes()) return false;
   if (!put_off_) {
     put_off_ = result;
-    start(probes, job.cell, job.index, /*at_most=*/true);
+    start(probes, job.cell, job.index, "most");
   }
   return true;  // or it waits for what that one shows
 }
@@ -288,6 +300,39 @@ ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
   return result;
 }
 
+// What was found is tried once more where the host read numbers that nobody knows, as `fits` does:
+// one setting with one allocator, for all of them.
+bool Search::start_with_other_numbers(Probes& probes) {
+  if (tried_other_numbers_) return false;
+  tried_other_numbers_ = true;
+  for (std::size_t at = 0; at < cells_.size(); ++at) {
+    const auto best = cells_[at].best();
+    if (!best ||
+        wants_second_guess({cells_[at].results.at(*best).as_run()}, options_.gpus) == nullptr) {
+      continue;
+    }
+    if (const auto kept = kept_.find(key(cells_[at], *best, "noise"))) {
+      judge_by_other_numbers(cells_[at].results.at(*best), *kept);
+      return false;
+    }
+    start(probes, at, *best, "noise");
+    return true;
+  }
+  return false;
+}
+
+void Search::judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again) {
+  const FitsRun one = first.as_run();
+  const FitsRun other = again.as_run();
+  for (SearchCell& cell : cells_) {
+    const auto best = cell.best();
+    if (!best) continue;
+    std::vector<FitsRun> runs = {cell.results.at(*best).as_run()};
+    judge_by_second_guess(runs, one, other);
+    cell.results.at(*best).judge_anew(runs.front());
+  }
+}
+
 int Search::run(const Told& told) {
   use_kept(told);
   Probes probes;
@@ -300,7 +345,7 @@ int Search::run(const Told& told) {
       });
       if (!runs) start(probes, probe.first, probe.second);
     }
-    if (jobs_.empty()) return 0;
+    if (jobs_.empty() && !start_with_other_numbers(probes)) return 0;
     const auto over = probes.wait();
     if (probes.told_to_end() != 0) return probes.told_to_end();
     told(nullptr, 0);
@@ -308,7 +353,13 @@ int Search::run(const Told& told) {
     const Job job = std::move(jobs_.at(over->id));
     jobs_.erase(over->id);
     ProbeResult result = read_result(job, *over);
-    if (job.at_most) {
+    if (job.unknown == "noise") {
+      kept_.keep(key(cells_[job.cell], job.index, job.unknown), result);
+      ++probes_done_;
+      judge_by_other_numbers(cells_[job.cell].results.at(job.index), result);
+      continue;
+    }
+    if (job.unknown == "most") {
       result = decided_by_most(job, std::move(result));
     } else if (put_off(probes, job, result)) {
       continue;
@@ -330,8 +381,9 @@ std::vector<std::string> Search::running() const {
   std::vector<std::string> texts;
   for (const auto& [id, job] : jobs_) {
     const SearchCell& cell = cells_[job.cell];
-    texts.push_back(
-        fmt::format("{} {}", cell.allocator, text_of(command_.varied(), setting(cell, job.index))));
+    texts.push_back(fmt::format("{} {}{}", cell.allocator,
+                                text_of(command_.varied(), setting(cell, job.index)),
+                                job.unknown.empty() ? "" : " (--unknown " + job.unknown + ")"));
   }
   return texts;
 }

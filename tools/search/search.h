@@ -47,6 +47,10 @@ struct SearchCell {
   Boundary boundary;
   std::map<std::size_t, ProbeResult> results;  // by index into the values of what is searched
   std::size_t combination = 0;
+
+  /// The largest that is known to fit. None where what was found hangs on numbers that nobody
+  /// knows.
+  [[nodiscard]] std::optional<std::size_t> best() const;
 };
 
 class Search {
@@ -79,7 +83,7 @@ class Search {
     std::size_t cell = 0;
     std::size_t index = 0;
     std::unique_ptr<TemporaryFolder> folder;
-    bool at_most = false;  // tries sizes that nobody knows at their most
+    std::string unknown;  // the numbers it has in place of those that nobody knows; empty: as asked
   };
 
   [[nodiscard]] std::optional<std::ptrdiff_t> estimate(const SearchCell& cell) const;
@@ -87,11 +91,14 @@ class Search {
   [[nodiscard]] bool waits(const SearchCell& cell) const;
   [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> wanted() const;
   [[nodiscard]] bool may_start(const Probes& probes) const;
-  [[nodiscard]] nlohmann::json key(const SearchCell& cell, std::size_t index);
+  [[nodiscard]] nlohmann::json key(const SearchCell& cell, std::size_t index,
+                                   const std::string& unknown = "");
   void use_kept(const Told& told);
-  void start(Probes& probes, std::size_t cell, std::size_t index, bool at_most = false);
+  void start(Probes& probes, std::size_t cell, std::size_t index, const std::string& unknown = "");
   bool put_off(Probes& probes, const Job& job, const ProbeResult& result);
   ProbeResult decided_by_most(const Job& job, ProbeResult most);
+  bool start_with_other_numbers(Probes& probes);
+  void judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again);
   void stop_unwanted(Probes& probes);
   void learn(std::size_t cell, std::size_t index, ProbeResult result, const Told& told);
   ProbeResult read_result(const Job& job, const Probes::Over& over) const;
@@ -109,6 +116,7 @@ class Search {
   std::uint64_t host_bytes_each_ = 0;
   std::optional<ProbeResult> put_off_;  // until the same has been tried at the most
   std::string shown_by_most_;
+  bool tried_other_numbers_ = false;
   bool first_done_ = false;
   bool distributed_ = false;
 };

@@ -99,16 +99,17 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
     const bool in_doubt_below =
         result.probed == Probed::in_doubt && cell.boundary.best() > std::optional(index);
     if (result.probed != Probed::not_known && !in_doubt_below) continue;
-    warnings.push_back(fmt::format("{}: not known, and left out: {}",
+    const bool found = cell.boundary.best() == std::optional(index);  // and doubted since
+    warnings.push_back(fmt::format("{}: not known{}: {}",
                                    ascends(search) ? value_text(search, index) : cell.allocator,
-                                   result.reason));
+                                   found ? "" : ", and left out", result.reason));
   }
   if (cell.boundary.gave_up()) {
     warnings.push_back(
         fmt::format("{} settings failed for other reasons than memory: no more were tried",
                     Boundary::kGivesUp));
   }
-  if (const auto best = cell.boundary.best()) {
+  if (const auto best = cell.best()) {
     for (std::string& note : notes_of(cell.results.at(*best).rows)) {
       warnings.push_back(std::move(note));
     }
@@ -158,9 +159,10 @@ Json to_json(const Search& search, const SearchCell& cell, std::size_t index,
 
 Json to_json(const Search& search, const SearchCell& cell) {
   const Boundary& boundary = cell.boundary;
-  const auto best = boundary.best();
+  const auto best = cell.best();
   const auto fails_at = boundary.fails_at();
   const auto ends_at = boundary.ends_at();
+  const bool doubted = best != boundary.best();
   Json object = combination_of(search, cell);
   const Varied& searched = searched_of(search);
   if (ascends(search)) {
@@ -168,17 +170,20 @@ Json to_json(const Search& search, const SearchCell& cell) {
     object["fails_at"] = fails_at ? searched.json_value(*fails_at) : Json();
     const auto in_doubt_at = boundary.in_doubt_at();
     object["in_doubt_at"] = in_doubt_at ? searched.json_value(*in_doubt_at) : Json();
+    object["by_estimates"] = doubted ? searched.json_value(*boundary.best()) : Json();
     object["top_fits"] = best && !ends_at && boundary.closed() && boundary.proven();
   } else {
     object["fits"] = best ? Json(true) : fails_at ? Json(false) : Json();
   }
-  object["proven"] = boundary.proven();
+  object["proven"] = boundary.proven() && !doubted;
   object["monotone"] = is_monotone(search, cell);
   object["verdict"] = nullptr;
-  const auto told = best ? best : ends_at;
+  const auto told = boundary.best() ? boundary.best() : ends_at;
   if (told) object["verdict"] = cell.results.at(*told).verdict;
   object["reason"] = nullptr;
-  if (ends_at) object["reason"] = cell.results.at(*ends_at).reason;
+  if (const auto of = doubted ? boundary.best() : ends_at) {
+    object["reason"] = cell.results.at(*of).reason;
+  }
   const json row = best ? cell.results.at(*best).fullest() : json();
   for (const char* const name : kPeaks)
     object[name] = row.is_object() ? row.value(name, json()) : json();
@@ -217,20 +222,22 @@ std::vector<Cell> row_of(const Search& search, const SearchCell& cell) {
     if (i != search.searched() || !ascends(search))
       row.push_back({varied[i].values[cell.setting[i]]});
   }
-  const auto best = cell.boundary.best();
+  const auto best = cell.best();
+  const bool doubted = best != cell.boundary.best();
   const auto fails_at = cell.boundary.fails_at();
   const auto in_doubt_at = cell.boundary.in_doubt_at();
   const auto& values = searched_of(search).values;
   if (ascends(search)) {
     const bool answered = cell.boundary.closed() && !cell.boundary.gave_up();
-    row.push_back(best ? Cell{(answered ? "" : "at least ") + values[*best],
-                              answered ? Colour::good : Colour::none}
-                       : Cell{answered && fails_at ? "none" : "not known", Colour::bad});
+    row.push_back(best
+                      ? Cell{(answered ? "" : "at least ") + values[*best],
+                             answered ? Colour::good : Colour::none}
+                      : Cell{answered && fails_at && !doubted ? "none" : "not known", Colour::bad});
     row.push_back({fails_at ? values[*fails_at] : in_doubt_at ? values[*in_doubt_at] + "?" : "-"});
   } else {
-    row.push_back(best       ? Cell{"yes", Colour::good}
-                  : fails_at ? Cell{"no", Colour::bad}
-                             : Cell{"not known", Colour::none});
+    row.push_back(best                   ? Cell{"yes", Colour::good}
+                  : fails_at && !doubted ? Cell{"no", Colour::bad}
+                                         : Cell{"not known", Colour::none});
   }
   const json fullest = best ? cell.results.at(*best).fullest() : json();
   for (const char* const name : kPeaks) row.push_back({size_in(fullest, name)});
@@ -239,7 +246,7 @@ std::vector<Cell> row_of(const Search& search, const SearchCell& cell) {
 
 // Why there is no more; empty where the table says all.
 std::string sentence_of(const Search& search, const SearchCell& cell) {
-  const auto best = cell.boundary.best();
+  const auto best = cell.best();
   const auto ends_at = cell.boundary.ends_at();
   if (ends_at) {
     const ProbeResult& result = cell.results.at(*ends_at);
@@ -290,7 +297,7 @@ std::string text_of(const Search& search, bool colour, std::size_t columns) {
   const bool several = search.cells().size() > search.options().allocators.size();
   for (const SearchCell& cell : search.cells()) {
     const auto ends_at = cell.boundary.ends_at();
-    const auto index = ends_at ? ends_at : cell.boundary.best();
+    const auto index = ends_at ? ends_at : cell.best();
     if (!index) continue;
     const std::string sentence = sentence_of(search, cell);
     if (sentence.empty()) continue;
@@ -327,9 +334,8 @@ std::string line_of(const Search& search, const SearchCell& cell, std::size_t in
 }
 
 bool all_found(const Search& search) {
-  return std::all_of(search.cells().begin(), search.cells().end(), [](const SearchCell& cell) {
-    return cell.boundary.best() && cell.boundary.proven();
-  });
+  return std::all_of(search.cells().begin(), search.cells().end(),
+                     [](const SearchCell& cell) { return cell.best() && cell.boundary.proven(); });
 }
 
 }  // namespace gapless::tools

@@ -2,7 +2,7 @@
 # Everything CI checks: layers, formats, a release build with warnings as errors and all its tests,
 # the tests again under the address, undefined-behaviour and thread sanitizers, PyTorch on the
 # simulated GPU; and every target of the Makefile, in a short form where it is long. Ends with one
-# line of counts.
+# line of counts. With THOROUGH=1 in the environment, what takes longest runs in all its cases, too.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 jobs=$(nproc)
@@ -63,6 +63,7 @@ count() { # count NAME REPORT: adds what a JUnit report says
 torch_tests() { # torch_tests VERSION KIND NAME TESTS...: pytest of them, with that environment of torch.sh
   local version=$1 kind=$2 name=$3 report=build/$3.xml
   shift 3
+  [ -n "${THOROUGH:-}" ] || set -- --short "$@"
   if ! tools/setup/torch.sh "$version" $kind; then
     failed=$((failed + 1))
     failures+=("$name: install")
