@@ -12,6 +12,7 @@ help:
 	@echo "      make format, make bench, make peers (PyTorch's own allocators, for gapless replay),"
 	@echo "      make gpu-kit (all that a machine with a GPU needs), make clean, make help"
 	@echo "SHORT=1, with bench, lint and conformance: a part of it, in a minute or two"
+	@echo "THOROUGH=1, with test: all cases of what takes longest, half an hour more"
 
 SETUP := tools/setup/packages.sh
 # What was compiled for one build folder serves the others.

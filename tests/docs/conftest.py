@@ -22,13 +22,18 @@ SIMULATED = "build/release/lib/simgpu"
 
 
 class Reader:
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, shared: pathlib.Path):
         self.home = folder
         self.folder = folder / "checkout"
+        self._shared = shared
         self._environment = folder / "env"
         self._make_checkout()
         self._make_environment()
         self._add_own_files()
+        # What is built on first use is built once for all readers, and hardly runs.
+        self._quick = folder / "c++"
+        self._quick.write_text('#!/bin/sh\nexec c++ "$@" -O0\n')
+        self._quick.chmod(0o755)
 
     def _make_checkout(self) -> None:
         self.folder.mkdir()
@@ -57,7 +62,7 @@ class Reader:
         pip = self._environment / "bin" / "pip"
         pip.write_text(f"""#!/bin/sh
 if [ "$*" = "install ." ]; then set -- install {ROOT}; fi
-exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
+CXX={os.environ.get("CXX", "c++")} exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
 """)
         pip.chmod(0o755)
 
@@ -79,6 +84,7 @@ exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
                 if not name.startswith(("GAPLESS", "SIMGPU", "PYTHON", "LD_", "VIRTUAL_ENV"))}
         libraries = ROOT / SIMULATED
         variables = {**kept, "PATH": f"{self._environment}/bin:{kept['PATH']}", "HOME": str(self.home),
+                     "XDG_CACHE_HOME": str(self._shared), "CXX": str(self._quick),
                      "SIMGPU_GPUS": "16GiB,16GiB", "LD_LIBRARY_PATH": str(libraries),
                      "LD_PRELOAD": ":".join(map(str, sorted(libraries.glob("*.so*"))))}
         return subprocess.run(["bash", "-c", command], cwd=self.folder, env=variables, capture_output=True,
@@ -87,4 +93,6 @@ exec flock {ROOT}/build/wheel.lock {python} -m pip "$@"
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    return Reader(tmp_path_factory.mktemp("reader"))
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cache"
+    return Reader(tmp_path_factory.mktemp("reader"), shared)

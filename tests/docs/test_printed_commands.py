@@ -16,8 +16,13 @@ TESTED_ELSEWHERE = re.compile(r"make \w|scp |.*\bgpu-kit/run\b")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.|\[|<")
 
 
+# What they print takes minutes, and is what the tests of those commands do.
+THOROUGH = {("search.md", "sh"), ("python.md", "python")}
+
+
 def pages_with(language: str) -> list:
-    return [pytest.param(page, id=page.name) for page in PAGES if any(block.language == language for block in read(page)[0])]
+    return [pytest.param(page, id=page.name, marks=[pytest.mark.thorough] if (page.name, language) in THOROUGH else [])
+            for page in PAGES if any(block.language == language for block in read(page)[0])]
 
 
 def blocks_of(page, language: str) -> list[Block]:

@@ -115,6 +115,7 @@ for step in range(2):
 """
 
 
+@pytest.mark.thorough
 def test_a_batch_that_is_not_enough_is_halved_again(advise):
     said = advise(HALF_FIXED, "--gpu", "376MiB", "--try", "batch")
     batch = said.remedy("batch")
@@ -159,6 +160,7 @@ work = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
 """
 
 
+@pytest.mark.thorough
 def test_states_are_not_told_by_numbers_that_the_optimizer_no_longer_has(advise):
     states = advise(FLAT, "--gpu", "450MiB", "--try", "none").cause("optimizer_states")
     assert states["what"] == "states of AdamW" and states["bytes"] >= 190 * MiB, states
@@ -191,6 +193,7 @@ def test_an_allocator_that_helps_is_said_to(advise):
     ("import torch\nx = torch.ones(1, device='cuda')\nraise ValueError('odd')\n", 1, "nothing is advised before"),
     ("print('no GPU')\n", 3, "the program used no GPU"),
 ])
+@pytest.mark.thorough(but=3)
 def test_what_needs_no_advice_gets_none(advise, program, status, words):
     said = advise(program, "--gpu", "1GiB", status=status)
     assert words in said.text
@@ -211,6 +214,7 @@ for step in range(2):
 """
 
 
+@pytest.mark.thorough
 def test_checkpointing_is_tried_in_the_process(advise):
     pytest.importorskip("transformers")
     said = advise(TRANSFORMER, "--gpu", "1536MiB", "--try", "checkpointing")

@@ -54,6 +54,7 @@ def test_models_agree(host, trace):
 
 @pytest.mark.one_torch
 @pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.stem)
+@pytest.mark.thorough(but=5)
 def test_models_agree_with_settings(host, trace):
     pairs = [(f"{model}+{setting}", f"{genuine}+{setting}") for model, genuine in PAIRS for setting in SETTINGS]
     found = rows(host, "replay", "--passes", 2, trace, pairs=pairs)
@@ -69,6 +70,7 @@ def test_models_agree_with_settings_where_memory_is_short(host):
 
 
 @pytest.mark.parametrize("trace", [t for t in TRACES if t.stat().st_size < 150_000], ids=lambda path: path.stem)
+@pytest.mark.thorough(but=3)
 def test_models_agree_where_memory_is_short(host, trace):
     compare(rows(host, "fit", "--passes", 1, trace), "min_capacity_bytes")
     # The newest version's own releases less, or more, from the second pass on where memory is short.

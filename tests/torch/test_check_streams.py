@@ -33,6 +33,7 @@ def run(request, simulate):
 
 
 @pytest.mark.parametrize("group, least", [("streams", 50), ("backward", 4), ("training", 9)])
+@pytest.mark.thorough(but=2)
 def test_uses(run, group, least):
     values = run(f"import runpy, sys; sys.argv = ['', '{group}']; runpy.run_path({str(PROGRAM)!r})").values()
     assert len(values) >= least
@@ -115,6 +116,7 @@ except gapless.GaplessError as error:
 
 @pytest.mark.parametrize("error, after, status", [(True, "lambda x: None", 1), (True, "lambda x: x.record_stream(side)", 0),
                                                   (False, "lambda x: None", 0)])
+@pytest.mark.thorough(but=2)
 def test_a_program_that_ends_with_the_check_on(run, error, after, status):
     result = run(FORGOTTEN + f"""
 gapless.check_streams(error={error}).enable()
@@ -150,6 +152,7 @@ print("then:", len(calls))
     assert values == {"watches": "True 1", "restored": "True", "told": "1 None", "then": "0"}
 
 
+@pytest.mark.thorough(but=1)
 def test_addresses_stay_what_they_are(run):
     training = """
 import contextlib, torch, gapless
@@ -186,6 +189,7 @@ for words in (["graphs.py", "--steps", "20", "--layers", "2", "--width", "256"],
 
 
 @pytest.mark.parametrize("backend", ["gloo", "nccl"])
+@pytest.mark.thorough(but=2)
 def test_data_parallel_training(run, backend):
     values = run(f"""
 import torch, torch.distributed as dist, gapless

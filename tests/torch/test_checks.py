@@ -27,6 +27,7 @@ def told(result) -> list[str]:
 @pytest.mark.one_torch
 @pytest.mark.parametrize("conf", ["check:poison", "check:redzones", "check:poison+redzones", "check:fence",
                                   "check:poison+redzones,fence:1/3"])
+@pytest.mark.thorough(but=2)
 def test_good_programs_are_left_alone(run, conf):
     result = run("good", conf)
     assert told(result) == []
@@ -83,6 +84,7 @@ def test_freed_memory_is_no_number(run):
 
 
 @pytest.mark.parametrize("conf", ["check:fence", "fence:4KiB-8KiB", "fence:mistakes.py:{line}"])
+@pytest.mark.thorough(but=1)
 def test_a_fence_makes_an_overrun_fault(run, conf):
     lines = PROGRAM.read_text().splitlines()
     line = lines.index("def far_behind() -> None:") + 2

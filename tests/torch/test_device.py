@@ -192,6 +192,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("settings, gapless", [("", False), ("expandable_segments:True", False), ("", True)],
                          ids=["native", "expandable", "gapless"])
+@pytest.mark.thorough(but=1)
 def test_memory_is_shared_between_processes(simulate, tmp_path, settings, gapless):
     # Sent to another process, memory is seen and written there, and not charged a second time.
     program = tmp_path / "sharing.py"

@@ -18,6 +18,7 @@ def run(simulate, words, **options) -> list[dict]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("settings, words", [("", ()), ("expandable_segments:True", ("any",))],
                          ids=["native", "expandable"])
+@pytest.mark.thorough(but=2)
 def test_statistics_agree(simulate, seed, settings, words):
     theirs = run(simulate, (seed, STEPS, *words), PYTORCH_CUDA_ALLOC_CONF=settings)
     ours = run(simulate, (seed, STEPS, *words), gapless=True)

@@ -20,6 +20,7 @@ def launch(simulate, module, *words, **options):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_three_ranks(simulate):
     begin = time.monotonic()
     result = launch(simulate, "torch.distributed.run", "--standalone", "--nproc-per-node", 3, PROGRAMS / "distributed.py",
@@ -152,6 +153,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_two_of_six_ranks_meet(tmp_path):
     rows, out, said = equal_ranks(tmp_path, ("--ranks", "0-1"), 6, *TORCHRUN, "6")
     # Those that do not run come with what rank 0 comes with: 1 + 2 + 4 x 1; 10 + 11 + 10.
@@ -161,6 +163,7 @@ def test_two_of_six_ranks_meet(tmp_path):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_rank_0_keeps_the_store(tmp_path):
     # As with deepspeed's launcher: processes with RANK, and a store that waits until all have come. And a group that
     # would wait for all is an error that says so.
@@ -185,6 +188,7 @@ def test_ranks_that_are_none(tmp_path):
     assert done.returncode == 2 and '--ranks: "first" is no rank' in done.stderr
 
 
+@pytest.mark.thorough
 def test_accelerate(simulate, tmp_path):
     if importlib.util.find_spec("accelerate") is None:
         pytest.skip("accelerate is not installed")

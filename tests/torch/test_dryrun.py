@@ -23,6 +23,7 @@ def test_a_program_that_fits(dryrun):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_a_gpu_without_room_for_more(dryrun):
     """How much a program takes can be tried to the page, however little it is."""
     _, (row,) = dryrun("--gpu", "802MiB", "--context", "0")
@@ -73,6 +74,8 @@ def test_json_goes_into_a_pipe_too(tmp_path):
 
 
 @pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
+@pytest.mark.thorough(but=2)
+@pytest.mark.one_torch
 def test_each_allocator(dryrun, allocator):
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", "--allocator", allocator, arguments=("20",), status=3)
     assert row["allocator"] == allocator
@@ -87,6 +90,7 @@ def test_each_allocator(dryrun, allocator):
     ([], {"import importlib.util": "importlib.util.find_spec('torch')"}),  # as transformers does first
     (["-I", "-S"], {}),  # which is -E, too
     ([], {"PYTHONPATH": "/nowhere"})])
+@pytest.mark.thorough(but=1)
 def test_no_way_to_start_python_hides_it(tmp_path, words, environment):
     """Steps, lines and the history come from the part in Python, which nothing that programs do may keep out."""
     lines = [f"import sys; sys.path[:0] = {[path for path in sys.path if 'site-packages' in path]!r}"]
@@ -114,6 +118,7 @@ def test_an_environment_keeps_its_own_sitecustomize(dryrun, tmp_path, monkeypatc
     assert f"{tmp_path}/sitecustomize.py {tmp_path}\n" in text
 
 
+@pytest.mark.one_torch
 def test_peaks_outlive_what_the_program_resets(dryrun):
     _, (row,) = dryrun("--gpu", "2GiB", program="""
 import torch
@@ -124,6 +129,7 @@ torch.cuda.reset_peak_memory_stats()
     assert row["peak_allocated_bytes"] == row["peak_reserved_bytes"] == 700 << 20
 
 
+@pytest.mark.one_torch
 def test_one_that_installs_gapless_itself(dryrun, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     _, (row,) = dryrun("--gpu", "2GiB", program="import gapless\ngapless.install()\n" + PROGRAM)
@@ -150,6 +156,7 @@ print("recorded:", torch._C._cuda_isHistoryEnabled(), file=__import__("sys").std
     assert "entries: 3" in text and "recorded: False" in text
 
 
+@pytest.mark.one_torch
 def test_recorded_history_is_a_trace(dryrun, tmp_path):
     dryrun("--gpu", "2GiB", "--record", str(tmp_path / "run.pickle"))
     (snapshot,) = tmp_path.glob("run.*.pickle")
@@ -159,6 +166,7 @@ def test_recorded_history_is_a_trace(dryrun, tmp_path):
     assert row["peak_reserved_bytes"] == 802 << 20
 
 
+@pytest.mark.one_torch
 def test_a_checkpointed_program_is_recorded(dryrun, tmp_path):
     """Its recomputation ends with an exception, in the middle of an operator."""
     _, (row,) = dryrun("--gpu", "2GiB", "--record", str(tmp_path / "run.pickle"), program="""
@@ -349,6 +357,7 @@ def test_what_cannot_be_written_is_said_before_the_run(tmp_path):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_odd_names_of_folders(tmp_path):
     """Of gapless, of the program and of what is temporary: spaces, colons, other alphabets."""
     home = tmp_path / "my gap: \u043f\u0440\u0438\u043c\u0435\u0440"
@@ -510,6 +519,7 @@ torch.nn.functional.conv2d(torch.zeros(1, 3, 8, 8, device="cuda"), torch.zeros(4
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_processes_share_their_gpus(dryrun):
     program = """
 import subprocess, sys

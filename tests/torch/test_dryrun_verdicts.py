@@ -163,6 +163,7 @@ net(torch.zeros(3, 8, device="cuda"))
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.thorough(but=1)
 def test_children_of_multiprocessing_have_verdicts(dryrun, method):
     program = f"""
 import sys, torch
@@ -181,6 +182,7 @@ if __name__ == "__main__":
     assert "rank 1: no: 900.00 MiB asked in step 0 (train.py:7)" in text
 
 
+@pytest.mark.thorough
 def test_a_worker_that_its_launcher_kills_is_not_known(dryrun):
     text, rows = dryrun("--gpu", "1GiB,1GiB", "--context", "200MiB", program="""
 import os, subprocess, sys, time
@@ -267,6 +269,7 @@ second = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
     ("late", 700, None, "it ran out of memory while 400.00 MiB were held by reference cycles that Python's garbage collector had "
                         "not come to"),
 ])
+@pytest.mark.thorough(but=2)
 def test_what_waits_for_the_garbage_collector_is_told(dryrun, when, room, fits, words):
     status = 1 if when == "late" and fits is None else 0
     text, (row,) = dryrun("--gpu", f"{room}MiB", "--context", "0MiB", program=IN_A_CYCLE, arguments=(when,), status=status)

@@ -71,6 +71,7 @@ tell(sum(p.nbytes for p in model.parameters()))
     assert (estimate["method"], estimate["is_exact"], estimate["allocator"], estimate["fits"]) == ("dry run", True, "native", None)
 
 
+@pytest.mark.thorough
 def test_what_is_suggested_fits_and_no_more_does(script):
     batch, fits, more = script("""
 inputs = torch.zeros(1, 700, 512)
@@ -84,6 +85,7 @@ for size in (batch, batch + 1):
     assert more["verdict"] == "no" and " asked in step " in more["reason"]
 
 
+@pytest.mark.thorough
 def test_programs_that_ask_as_the_guides_do(script):
     """By position, with the keys that their own functions have; models of transformers need no inputs."""
     est, alone, per_gpu = script("""
@@ -101,6 +103,7 @@ tell(gapless.get_optimal_batch_size(num_gpus=8, base_batch_size=2048))
     assert per_gpu == 256
 
 
+@pytest.mark.thorough
 def test_more_ways_to_ask(script):
     forward, half, loss, images = script("""
 net = Net()
@@ -144,6 +147,7 @@ WRONG = (
     ("suggest_batch_size(Net(), inputs=x, max_batch_size=0)", "max_batch_size 0: expected at least one"))
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_asked_is_told(script):
     told = script(f"""
 x = torch.zeros(1, 16, 512)
@@ -169,6 +173,7 @@ def test_what_no_other_process_can_be_told(script):
     assert result.status != 0 and "GaplessError: the model cannot be told to another process" in result.err
 
 
+@pytest.mark.thorough
 def test_the_allocator_is_the_one_that_serves_this_process(script):
     (gapless_here,) = script("""
 gapless.install()

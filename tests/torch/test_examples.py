@@ -44,6 +44,7 @@ def test_qwen_lora_fails_where_it_should(example):
 
 @pytest.mark.one_torch
 @pytest.mark.parametrize("name, words", SMALL)
+@pytest.mark.thorough(but=4)
 def test_small_ones_run(example, name, words):
     for settings in ("", "expandable_segments:True"):
         result = example(name, *words, gpus="16GiB,16GiB", PYTORCH_CUDA_ALLOC_CONF=settings)
@@ -54,6 +55,7 @@ def test_small_ones_run(example, name, words):
     ("gpt2_multi_gpu.py", ("--layers", 2, "--tokens", 256)),
     ("zero3.py", ("--layers", 4, "--width", 512, "--heads", 8)),
 ])
+@pytest.mark.thorough(but=1)
 def test_under_torchrun(simulate, name, words):
     argv = ["torchrun", "--standalone", "--nproc-per-node", "2", str(ROOT / "examples" / name), "--steps", "2", *map(str, words)]
     result = simulate(f"""
@@ -79,6 +81,7 @@ def test_what_is_missing_is_named(example, name, library):
 
 
 @pytest.mark.parametrize("name, words", SMALL)
+@pytest.mark.thorough(but=4)
 def test_small_ones_run_with_gapless(example, name, words):
     result = example(name, *words, gpus="16GiB,16GiB", gapless=True)
     assert "peak allocated" in result.out
@@ -89,6 +92,7 @@ def test_qwen_lora_fits_with_gapless(example):
     assert result.out.count("step ") == 3
 
 
+@pytest.mark.thorough
 def test_qwen_lora_needs_no_float32_logits(example):
     """The same steps with each of the losses; torch's own where it has one."""
     peaks = {}

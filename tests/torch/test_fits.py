@@ -182,6 +182,7 @@ for length in 60, 128, 90, 200:
 
 
 @pytest.mark.parametrize("kind", ["plain", "checkpoints"])
+@pytest.mark.thorough
 def test_watching_changes_nothing(fits, tmp_path, kind):
     """Peaks and calls are the dry run's, to the byte, and all memory of a plain program is accounted for. (What gapless
     reserves differs by a page between two dry runs, for torch 2.15 records events.)"""
@@ -324,6 +325,7 @@ def test_a_notebook_that_is_executed_dies_in_its_cell(fits):
 
 
 @pytest.mark.parametrize("caught", [True, False])
+@pytest.mark.thorough(but=1)
 def test_one_that_is_stopped_is_not_known_to_fit(fits, tmp_path, caught):
     """Not even where it takes its interruption for a good end."""
     program = FOREVER if caught else FOREVER.replace("except KeyboardInterrupt", "except ZeroDivisionError")
@@ -518,6 +520,7 @@ for batch in DataLoader(graphs, 4, shuffle=sys.argv[1] != "in-order", num_worker
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.thorough(but=1)
 def test_what_is_joined_and_not_padded_may_be_more_in_another_order(fits, workers):
     most = 4 * (46 + 47 + 48 + 49)
     said = fits(GRAPHS, "--gpu", "1GiB", arguments=("joined", workers))
@@ -552,6 +555,7 @@ for batch in range(2, 8):
     assert "data: and 3 more loaders of whose items none are larger than those fed" in said.text
 
 
+@pytest.mark.thorough
 def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
     """Nobody watched its first epoch, so that the longest items were not fed where there was only one."""
     late = CORPUS.replace('x = torch.zeros(1000, device="cuda")\n', "").replace(
@@ -573,6 +577,7 @@ def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path)
     assert fed[0] == fed[3] == fed[6] == (512, max(LENGTHS[i][1] for i in batch))
 
 
+@pytest.mark.thorough
 def test_what_comes_out_of_a_stream_nobody_knows(fits):
     said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("stream", "0"))
     assert "it is a stream (IterableDataset), and nobody knows what comes out of it" in said.text

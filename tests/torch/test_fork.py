@@ -18,6 +18,7 @@ def in_child(body):
 
 @pytest.mark.parametrize("history", [False, True], ids=["plain", "recorded"])
 @pytest.mark.parametrize("gpus", ["16GiB", "8GiB,8GiB"], ids=["one", "two"])
+@pytest.mark.thorough(but=2)
 def test_no_child_hangs_in_a_free(simulate, history, gpus):
     values = simulate(HEAD + f"""
 if {history}:

@@ -10,6 +10,8 @@ import pytest
 
 from conftest import GAPLESS, LIBRARIES, PACKAGE, PRELOAD
 
+pytestmark = pytest.mark.one_torch
+
 # Asks the program's own process from outside, as another program would.
 ASK = """
 import json, os, subprocess, sys, time, torch

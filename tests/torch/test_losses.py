@@ -14,6 +14,7 @@ def with_package(simulate):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.thorough(but=1)
 def test_losses_are_those_of_torch(with_package, device):
     values = with_package(f"import runpy, sys; sys.argv[1:] = [{device!r}]\n"
                       f"runpy.run_path({str(PROGRAMS / 'losses.py')!r}, run_name='__main__')", gpus="4GiB").values()
@@ -54,6 +55,7 @@ LARGE_VOCABULARY = """
 
 
 @pytest.mark.parametrize("gapless", [pytest.param(False, marks=pytest.mark.one_torch), True])
+@pytest.mark.thorough(but=1)
 def test_a_patched_model_fits_where_its_logits_do_not(with_package, gapless):
     peak = float(with_package(LARGE_VOCABULARY.format(patched=False), gapless=gapless).values()["logits"])
     result = with_package(LARGE_VOCABULARY.format(patched=True), gapless=gapless)

@@ -19,6 +19,7 @@ def test_transformers(simulate, name):
     assert _results.get(name) == "ok"
 
 
+@pytest.mark.thorough
 def test_torch_compile(simulate):
     pytest.importorskip("triton")
     # In one process: importing the compiler takes longer than compiling.

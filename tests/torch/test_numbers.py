@@ -31,6 +31,7 @@ logits.sum().item()
 """
 
 
+@pytest.mark.thorough
 def test_sizes_are_told_where_nobody_knows_what_they_follow_from(dryrun):
     text, rows = dryrun("--gpu", "2GiB", program=SELECTS)
     assert rows[0]["peak_allocated_bytes"] >= 24 << 20 and rows[0]["computes_numbers"] is True
@@ -103,6 +104,7 @@ bool(bad.any())
 
 
 @pytest.mark.parametrize("more, line", [("", None), (NO_MORE, "train.py:17"), ("bool((x > 3).any())", "train.py:14")])
+@pytest.mark.one_torch
 def test_however_many_they_are(dryrun, more, line):
     _, (row,) = dryrun("--gpu", "2GiB", program=FINITE + more)
     assert row["verdict"] == "yes" and (row["estimates_from"] or {"line": None})["line"] == line
@@ -139,6 +141,7 @@ assert (scores.view(2, 2) > 0.9).sum(1).tolist() == [0, 0]
 """
 
 
+@pytest.mark.one_torch
 def test_as_many_are_chosen_as_there_can_be(dryrun):
     """So what fits then fits whatever the numbers are; what does not may fit all the same."""
     text, (row,) = dryrun("--gpu", "2GiB", "--unknown", "most", program=MOST)
@@ -155,6 +158,7 @@ def test_as_many_are_chosen_as_there_can_be(dryrun):
 
 
 @pytest.mark.parametrize("more, kind", [("", "bound"), ("assert kept.any()", "flag")])
+@pytest.mark.thorough(but=1)
 def test_what_steers_by_numbers_may_do_more(dryrun, more, kind):
     """A text that is taken to end at its first word is the shortest there is: what the host reads may mean less work."""
     text, (row,) = dryrun("--gpu", "2GiB", "--unknown", "most", program=READ + more)
@@ -174,6 +178,7 @@ open("loads.json", "w").write(str(loads))
 """
 
 
+@pytest.mark.one_torch
 def test_experts_are_chosen_in_turn_or_with_a_skew_or_by_chance(dryrun, tmp_path):
     loads = {}
     for words in ((), ("--skew", "0.5"), ("--unknown", "noise")):
@@ -212,6 +217,7 @@ print("numbers:", torch.arange(3, device="cuda").tolist())
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_memory_is_the_same_where_numbers_are_not_computed(simulate, tmp_path):
     """The libraries in another folder, without the one that computes numbers."""
     from conftest import LIBRARIES
@@ -242,6 +248,7 @@ def test_what_a_kernel_of_triton_is_given_is_not_known_any_more(simulate):
 
 
 @pytest.mark.parametrize("program", ["generate.py", "experts.py"])
+@pytest.mark.thorough(but=1)
 def test_models_that_steer_by_numbers_run_to_their_end(simulate, program):
     values = simulate(f"import runpy; runpy.run_path({str(PROGRAMS / program)!r})").values()
     assert values and {name: value for name, value in values.items() if value != "ok"} == {}

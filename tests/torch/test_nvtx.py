@@ -99,6 +99,8 @@ def run(simulate):
 
 
 @pytest.mark.parametrize("conf", ["check:nvtx", "check:nvtx+poison+redzones"])
+@pytest.mark.thorough(but=1)
+@pytest.mark.one_torch
 def test_a_tool_knows_what_tensors_there_are(run, conf):
     result = run(PROGRAM, conf)
     values = result.values()

@@ -3,7 +3,11 @@ import json
 import re
 import subprocess
 
+import pytest
+
 from conftest import GAPLESS
+
+pytestmark = pytest.mark.one_torch
 
 PROGRAM = """
 import sys, torch

@@ -53,6 +53,7 @@ def test_it(pytestconfig):
 """
 
 
+@pytest.mark.thorough
 def test_pytorch_as_it_runs_there(suite):
     text, outcomes = suite(status=1, test_memory="""
 import pytest
@@ -163,6 +164,7 @@ def test_a_peak_is_held_to_its_baseline(suite, tmp_path, monkeypatch):
     suite()
 
 
+@pytest.mark.thorough
 def test_several_workers_write_one_baseline(suite, tmp_path):
     tests = PLAIN + """
 @pytest.mark.gpu_memory("1GiB", context="0")

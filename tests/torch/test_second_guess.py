@@ -78,6 +78,7 @@ def test_a_program_that_cannot_do_with_others_keeps_its_answer(fits):
 CHOSEN = TRAINS + "torch.masked_select(out.detach().repeat({times}, 1), (out.detach() > 0.9).repeat({times}, 1)).mean()\n"
 
 
+@pytest.mark.thorough
 def test_sizes_are_tried_at_their_most(fits):
     done, row, text = fits(CHOSEN.format(times=1))
     assert done.returncode == 0 and row["verdict"] == "yes, at the most" and row["unknown"] == "most"
@@ -99,6 +100,7 @@ def test_sizes_that_have_no_most_stay_unknown(fits):
     assert done.returncode == 3 and (row["fits"], row["verdict"]) == (None, "not known")
 
 
+@pytest.mark.thorough
 def test_with_the_other_allocators_as_well(tmp_path):
     (tmp_path / "train.py").write_text(CHOSEN.format(times=1))
     done = subprocess.run([GAPLESS, "fits", "--gpu", "2GiB", "--json", "rows.json", "--", sys.executable, "train.py"], cwd=tmp_path,

@@ -189,6 +189,7 @@ def test_gapless_run(tmp_path: pathlib.Path):
     assert "limit" in done.stderr
 
 
+@pytest.mark.one_torch
 def test_dryrun_with_gapless(tmp_path: pathlib.Path):
     script = tmp_path / "train.py"
     script.write_text(WHO)
@@ -198,6 +199,7 @@ def test_dryrun_with_gapless(tmp_path: pathlib.Path):
     assert done.stdout == "allocator: gapless\nallocator: native\n"
 
 
+@pytest.mark.one_torch
 def test_entry_point(simulate, tmp_path: pathlib.Path):
     # As pip leaves it: metadata beside the package.
     metadata = tmp_path / "gapless-0.1.0.dist-info"

@@ -89,6 +89,7 @@ elif where == "capture":
 
 
 @pytest.mark.parametrize("where", ["empty", "others", "limit", "streams", "pool", "capture"])
+@pytest.mark.thorough(but=2)
 def test_what_cannot_be_had_is_known_before_it_is_tried(tmp_path, where):
     """Batch-size finders ask for it at every step, while other processes want their memory."""
     probes = 20
