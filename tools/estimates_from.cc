@@ -30,7 +30,7 @@ std::string estimate_note(const json& row) {
   if (!from.is_object()) return {};
   const std::string kind = from["kind"];
   const bool computes = member(row, "computes_numbers") != false;
-  if ((kind == "number" || kind == "integer") && computes) return {};
+  if (kind == "number" && computes) return {};
   const std::string step =
       from["step"].is_number() ? fmt::format(" in step {}", from["step"].get<std::uint64_t>()) : "";
   const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
@@ -55,6 +55,12 @@ std::string estimate_note(const json& row) {
         "knows (by a mask, nonzero, unique, repeat_interleave) {}; those are {}, what is chosen "
         "by them {}",
         where, zeros, zeros == "zeros" ? "goes in turn" : "is random");
+  }
+  if (kind == "integer") {
+    return fmt::format(
+        "an integer that nobody knows was read {}: if memory goes by it, peaks are estimates from "
+        "here",
+        where);
   }
   return fmt::format(
       "a flag that nobody knows was read {}: if the program branches by it, peaks are estimates "

@@ -185,12 +185,21 @@ def test_an_allocator_that_helps_is_said_to(advise):
     assert said.told["needed"]["peak_allocated_bytes"] == 400 * MiB
 
 
+# How much it takes follows from a number that nobody knows.
+FOLLOWS = """
+import torch
+x = torch.rand(1024, 1024, device="cuda")
+y = torch.empty(1 + int((x @ x)[0].int().sum() % 7) << 24, device="cuda")
+"""
+
+
 @pytest.mark.parametrize(("program", "status", "words"), [
     ("import torch\nx = torch.ones(100 << 20, device='cuda')\n", 0, "it fits as it is"),
     # Sizes that nobody knows, which are tried at their most; and where something is read beside that.
     ("import torch\nx = torch.rand(9, device='cuda')\nx[x > 0.5]\n", 0, "it fits as it is"),
     ("import torch\nx = torch.rand(9, device='cuda')\nx[x > 0.5]\nint((x > 0.5).sum())\n", 0, "it fits as it is"),
     ("import torch\nx = torch.ones(1, device='cuda')\nraise ValueError('odd')\n", 1, "nothing is advised before"),
+    (FOLLOWS, 3, "were allocated instead of"),
     ("print('no GPU')\n", 3, "the program used no GPU"),
 ])
 @pytest.mark.thorough(but=3)

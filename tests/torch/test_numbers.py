@@ -79,6 +79,13 @@ loss = (torch.randn(64, 64, device="cuda") @ torch.randn(64, 64, device="cuda"))
 print(bool(loss > 100))
 """)
     assert rows[0]["estimates_from"]["kind"] == "flag"
+    text, rows = dryrun("--gpu", "1GiB", program="""
+import torch
+scores = torch.randn(512, 512, device="cuda") @ torch.randn(512, 512, device="cuda")
+print(scores.int().sum().item())
+""")
+    assert rows[0]["verdict"] == "yes" and rows[0]["estimates_from"]["kind"] == "integer"
+    assert "an integer that nobody knows was read once in step 0 (train.py:4): if memory goes by it, peaks are estimates from here" in text
 
 
 # Of 4,194,304 numbers, which are too many to compute.
@@ -92,6 +99,7 @@ assert torch.isfinite(x).sum(dim=1).tolist() == [1024] * 4096
 assert torch.isfinite(x).reshape(-1).all() and torch.isfinite(x)[3:].all() and torch.isfinite(x).all(dim=1).all()
 ok = torch.isfinite(x)
 assert len(x[ok]) == x.numel() and len(x[~ok]) == 0 and len(x[ok.all(dim=1)]) == 4096
+assert len(torch.zeros(3, 1, 1, device="cuda").masked_select(ok)) == 3 * x.numel()
 assert ok.nonzero().shape == (x.numel(), 2) and (ok | ~ok).all() and not (ok & ~ok).any()
 with torch.autograd.set_detect_anomaly(True):
     (x.requires_grad_() * 2).relu().sum().backward()
@@ -103,7 +111,7 @@ bool(bad.any())
 """
 
 
-@pytest.mark.parametrize("more, line", [("", None), (NO_MORE, "train.py:17"), ("bool((x > 3).any())", "train.py:14")])
+@pytest.mark.parametrize("more, line", [("", None), (NO_MORE, "train.py:18"), ("bool((x > 3).any())", "train.py:15")])
 @pytest.mark.one_torch
 def test_however_many_they_are(dryrun, more, line):
     _, (row,) = dryrun("--gpu", "2GiB", program=FINITE + more)
@@ -116,6 +124,7 @@ import torch
 mask = torch.tensor([True, False, True, True]).cuda()
 unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
 assert len(torch.masked_select(unknown[0], mask)) == 3
+assert len(unknown.masked_select(mask)) == len(unknown.masked_select(mask[:, None])) == 12  # broadcast
 kept = torch.randn(3, device="cuda", requires_grad=True)
 (torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
 assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
@@ -131,7 +140,7 @@ MOST = SELECTS + """
 scores = (logits @ logits.t())[0]
 kept = scores > 0.9
 assert len(logits[kept]) == len(logits[~kept]) == 4
-assert len(scores.masked_select(kept)) == len(scores.unique()) == 4
+assert len(scores.masked_select(kept)) == len(scores.unique()) == 4 and len(torch.ones(3, 1).cuda().masked_select(kept)) == 12
 assert len(scores.view(2, 2).unique(dim=1)[0]) == 2 and len(scores.view(2, 2).unique_consecutive()) == 4
 """
 READ = MOST + """

@@ -26,6 +26,7 @@ class Adviser {
     advice_.runs.reserve(1 + simulated_allocators().size());  // subjects point into it
     advice_.runs.push_back(run_once(as_it_is(), options_.gpus, "as it is", true));
     if (fits_but_for_sizes(advice_.runs.front(), options_.gpus)) try_at_most();
+    judge_by_other_numbers(advice_.runs.front(), as_it_is());
     const FitsRun& first = advice_.runs.front();
     advice_.as_is = subject_of(first);
     advice_.needed = advice_.as_is;
@@ -79,6 +80,24 @@ class Adviser {
     if (first.fits() == true) options_.gpus.estimates = true;
   }
 
+  // What fits is tried with other numbers where the host read some that nobody knows; once, and
+  // what that shows holds for all that is run.
+  void judge_by_other_numbers(FitsRun& run, const Attempt& attempt) {
+    std::vector<FitsRun> runs;
+    runs.push_back(std::move(run));
+    if (wants_second_guess(runs, options_.gpus) != nullptr) {
+      if (!with_other_numbers_) {
+        SimulatedGpus gpus = options_.gpus;
+        gpus.unknown = "noise";
+        with_zeros_ = runs.front();
+        with_other_numbers_ = run_once(attempt, gpus, "other numbers", false,
+                                       second_guess_limit_seconds(*with_zeros_));
+      }
+      judge_by_second_guess(runs, *with_zeros_, *with_other_numbers_);
+    }
+    run = std::move(runs.front());
+  }
+
   [[nodiscard]] Attempt as_it_is() const {
     Attempt attempt;
     attempt.allocator = options_.allocator;
@@ -87,7 +106,8 @@ class Adviser {
   }
 
   [[nodiscard]] FitsRun run_once(const Attempt& attempt, const SimulatedGpus& gpus,
-                                 const std::string& name, bool blocks) const {
+                                 const std::string& name, bool blocks,
+                                 std::optional<double> limit_seconds = {}) const {
     const TemporaryFolder folder;
     TracedRun traced;
     traced.name = "gapless advise: " + name;
@@ -95,7 +115,7 @@ class Adviser {
     traced.gpus = gpus;
     traced.allocator = attempt.allocator;
     traced.blocks = blocks;
-    traced.limit_seconds = options_.limit_seconds;
+    traced.limit_seconds = limit_seconds.value_or(options_.limit_seconds);
     traced.show_output = options_.show_output;
     traced.variables = variables_of(attempt);
     return run_traced(traced);
@@ -189,6 +209,7 @@ class Adviser {
       Attempt attempt = as_it_is();
       remedy.change(attempt);
       FitsRun run = run_once(attempt, options_.gpus, remedy.what, false);
+      judge_by_other_numbers(run, attempt);
       remedy.trial = trial_of(run, was_changed(run, remedy));
       const bool end = stopped(run);
       if (remedy.id == "allocator") advice_.runs.push_back(std::move(run));
@@ -219,7 +240,8 @@ class Adviser {
       taken.push_back(&remedy);
       if (taken.size() < 2) continue;
       if (remedy.lost == Lost::nothing) continue;  // with all of those
-      const FitsRun run = run_once(attempt, options_.gpus, "together with " + remedy.what, false);
+      FitsRun run = run_once(attempt, options_.gpus, "together with " + remedy.what, false);
+      judge_by_other_numbers(run, attempt);
       const bool changed = std::all_of(taken.begin(), taken.end(),
                                        [&](const Remedy* one) { return was_changed(run, *one); });
       advice_.together_trial = trial_of(run, changed);
@@ -239,6 +261,8 @@ class Adviser {
 
   AdviseOptions options_;
   std::optional<Settings> settings_;
+  std::optional<FitsRun> with_zeros_;  // the first that was tried with other numbers
+  std::optional<FitsRun> with_other_numbers_;
   Advice advice_;
 };
 

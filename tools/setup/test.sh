@@ -10,6 +10,12 @@ werror=$([ -n "${CI:-}" ] && echo ON || echo OFF)
 # The packages that tests make are compiled as the release build is, so that ccache has their objects already.
 export CXX=${CXX:-c++}
 export SKBUILD_CMAKE_DEFINE="GAPLESS_WERROR=$werror;GAPLESS_CUDA_ARCHITECTURES=75"
+if [ -n "${THOROUGH:-}" ]; then
+  operations=30000 sanitized_operations=4000 rounds=300
+else
+  operations=8000 sanitized_operations=1500 rounds=100
+  export GAPLESS_WITHOUT_SANITIZED=ON  # what runs under the address sanitizer runs there alone
+fi
 passed=0
 failed=0
 skipped=0
@@ -150,7 +156,7 @@ check "clean" try_clean
 
 part "release"
 rm -f build/release/tests.xml
-GAPLESS_MODEL_OPS=30000 target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
+GAPLESS_MODEL_OPS=$operations target quick TEST_FLAGS="--progress --output-junit $PWD/build/release/tests.xml" || true
 count release build/release/tests.xml
 check "help" quietly help target help
 check "build" target build
@@ -160,7 +166,7 @@ check "docs/options.md" tools/setup/check_options.sh
 # What only reads options and prints, what is measured, long programs and very large files are tested
 # without sanitizers; for threads what has several.
 large='OneFrameOverAndOver|ALargeHeaderInASmallFile|StacksMustBeATree|SweepsWithOneGap'
-GAPLESS_MODEL_OPS=4000 GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=300 suite asan \
+GAPLESS_MODEL_OPS=$sanitized_operations GAPLESS_SWEEP_STRIDE=7 GAPLESS_FUZZ_ROUNDS=$rounds suite asan \
   "unit_test model_test fault_test hostile_files_test ptx_test pickle_fuzz compact_fuzz opened_fuzz csv_fuzz dump_fuzz writers_fuzz allocator_fuzz" -LE slow -E "NOT_BUILT|$large"
 suite tsan threads_test -R 'Thread|Mutex'
 wait "$fetching"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # torch.sh VERSION [full|libraries]: a virtual environment .venv-torch-VERSION with that CUDA build of PyTorch
 # and none of NVIDIA's wheels (the simulated GPU has libraries of its own), with Triton, transformers,
-# accelerate, IPython and pytest. Quick when it is there. "full" is torch as pip installs it, with 2 GB of
-# NVIDIA's wheels, in .venv-torch-VERSION-full. "libraries" has DeepSpeed, peft, trl, bitsandbytes and Lightning
-# (libraries.txt) over the torch of .venv-torch-VERSION, in .venv-torch-VERSION-libraries.
+# accelerate, IPython and pytest. Quick when it is there. "full" is torch as pip installs it: the same files,
+# and 2 GB of NVIDIA's wheels beside them, in .venv-torch-VERSION-full. "libraries" has DeepSpeed, peft, trl,
+# bitsandbytes and Lightning (libraries.txt) over the torch of .venv-torch-VERSION, in
+# .venv-torch-VERSION-libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=${1:?which torch version?}
@@ -11,18 +12,21 @@ kind=${2:-}
 venv=.venv-torch-$version${kind:+-$kind}
 packages=(filelock typing_extensions sympy networkx jinja2 fsspec setuptools numpy pytest pytest-xdist expecttest hypothesis)
 others=(transformers psutil ipython)  # psutil: what accelerate needs beside torch
-if [ "$kind" = full ]; then others=(); fi
 wanted="${packages[*]} ${others[*]}"
 if [ "$kind" = libraries ]; then wanted=$(cat tools/setup/libraries.txt); fi
 if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
-if [ "$kind" = libraries ]; then tools/setup/torch.sh "$version"; fi
+if [ -n "$kind" ]; then tools/setup/torch.sh "$version"; fi
 echo "installing torch $version $kind (a minute or two)"
 rm -rf "$venv"
 python3 -m venv "$venv"
 # Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again.
 install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
 if [ "$kind" = full ]; then
-  install "torch==$version.*" "${packages[@]}"
+  # What is there already is neither fetched nor unpacked again.
+  site=$(echo "$venv"/lib/python3*/site-packages)
+  cp -aln .venv-torch-"$version"/lib/python3*/site-packages/. "$site" 2> /dev/null ||
+    cp -an .venv-torch-"$version"/lib/python3*/site-packages/. "$site"
+  install "torch==$version.*"
 elif [ "$kind" = libraries ]; then
   # Behind its own packages stand those of the other environment.
   echo "$PWD"/.venv-torch-"$version"/lib/python3*/site-packages > "$(echo "$venv"/lib/python3*/site-packages)/torch.pth"
