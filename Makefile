@@ -24,7 +24,8 @@ FRESH := $(if $(wildcard build/release),,-DCMAKE_UNITY_BUILD=ON)
 
 build:
 	@$(SETUP)
-	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) $(FRESH) >/dev/null
+	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) $(if $(CI),"-DGAPLESS_CUDA_ARCHITECTURES=75;120") \
+	  -DGAPLESS_WITHOUT_SANITIZED=$(or $(GAPLESS_WITHOUT_SANITIZED),OFF) $(FRESH) >/dev/null
 	@echo "building (a minute or two, the first time)"
 	@cmake --build --preset release --target gapless_command gapless gapless_preload gapless_cuda simgpu_front -- --quiet
 
