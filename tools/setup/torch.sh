@@ -21,11 +21,16 @@ rm -rf "$venv"
 python3 -m venv "$venv"
 # Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again.
 install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
-if [ "$kind" = full ]; then
-  # What is there already is neither fetched nor unpacked again.
+# What another environment has already is neither fetched nor unpacked again. Not what each has of its own.
+link() { # link ENVIRONMENT [PATTERN...]: its packages, without those
+  local site others=(! -name 'pip*' ! -name 'setuptools*' ! -name 'pkg_resources' ! -name '*distutils*')
   site=$(echo "$venv"/lib/python3*/site-packages)
-  cp -aln .venv-torch-"$version"/lib/python3*/site-packages/. "$site" 2> /dev/null ||
-    cp -an .venv-torch-"$version"/lib/python3*/site-packages/. "$site"
+  for pattern in "${@:2}"; do others+=(! -name "$pattern"); done
+  find "$1"/lib/python3*/site-packages -mindepth 1 -maxdepth 1 "${others[@]}" -print0 |
+    xargs -0 sh -c 'cp -alt "$0" "$@" 2> /dev/null || cp -at "$0" "$@"' "$site"
+}
+if [ "$kind" = full ]; then
+  link ".venv-torch-$version"
   install "torch==$version.*"
 elif [ "$kind" = libraries ]; then
   # Behind its own packages stand those of the other environment.
@@ -35,6 +40,9 @@ elif [ "$kind" = libraries ]; then
   install "$(grep '^wheel==' tools/setup/libraries.txt)"
   DS_BUILD_OPS=0 install --no-deps --no-build-isolation -r tools/setup/libraries.txt
 else
+  for other in .venv-torch-[0-9].[0-9][0-9]; do
+    [ "$(cat "$other/ready" 2> /dev/null)" != "$wanted" ] || { link "$other" 'torch*' 'functorch*' 'triton*' && break; }
+  done
   # torch names its CUDA wheels as requirements, and accelerate names torch. Triton is needed.
   install --no-deps "torch==$version.*" accelerate
   triton=$("$venv/bin/python" -c "
