@@ -13,7 +13,7 @@ export SKBUILD_CMAKE_DEFINE="GAPLESS_WERROR=$werror;GAPLESS_CUDA_ARCHITECTURES=7
 if [ -n "${THOROUGH:-}" ]; then
   operations=30000 sanitized_operations=4000 rounds=300
 else
-  operations=8000 sanitized_operations=1500 rounds=100
+  operations=8000 sanitized_operations=4000 rounds=100
   export GAPLESS_WITHOUT_SANITIZED=ON  # what runs under the address sanitizer runs there alone
 fi
 passed=0
