@@ -22,6 +22,7 @@ export CCACHE_NOHASHDIR := 1
 # changes them often is better off with `cmake --preset release -DCMAKE_UNITY_BUILD=OFF`.
 FRESH := $(if $(wildcard build/release),,-DCMAKE_UNITY_BUILD=ON)
 
+# CI compiles the kernels for the oldest and the newest architecture alone.
 build:
 	@$(SETUP)
 	@cmake --preset release -DGAPLESS_WERROR=$(if $(CI),ON,OFF) $(if $(CI),"-DGAPLESS_CUDA_ARCHITECTURES=75;120") \
