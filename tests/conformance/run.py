@@ -47,6 +47,8 @@ def import_tests(folder: pathlib.Path, module: str, forked: bool = True) -> dict
     sys.argv = [str(folder / f"{module}.py")]
     if forked:
         live_through_forks()
+        with contextlib.suppress(ImportError):  # each test imports it as it ends, which takes seconds
+            import torch._inductor.cudagraph_trees
     found = {}
     for case in unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(module)):
         for test in case:

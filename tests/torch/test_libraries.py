@@ -90,6 +90,7 @@ Trainer(model=model, args=arguments, train_dataset=Dataset.from_list([{"input_id
 """
 
 
+@pytest.mark.thorough
 def test_deepspeeds_buckets_are_a_remedy(tmp_path):
     (tmp_path / "train.py").write_text(TRAINER)
     (tmp_path / "ds.json").write_text(json.dumps({
