@@ -1,6 +1,9 @@
 #include "tools/estimates_from.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -76,6 +79,17 @@ bool sizes_were_bounded(const json& row) {
   return !from.is_object() || from["kind"] != "size";
 }
 
+bool may_have_died_of_zeros(const json& row) {
+  constexpr std::array<std::string_view, 7> kOfNumbers = {
+      "ZeroDivisionError", "OverflowError", "FloatingPointError", "ValueError",
+      "AssertionError",    "IndexError",    "RuntimeError"};
+  const json exception = member(row, "exception");
+  return exception.is_object() && member(exception, "out_of_memory") == false &&
+         member(row, "estimates_from").is_object() && member(row, "unknown") == "zeros" &&
+         std::find(kOfNumbers.begin(), kOfNumbers.end(),
+                   exception["type"].get_ref<const std::string&>()) != kOfNumbers.end();
+}
+
 bool took_as_much(double bytes_before, double bytes_now) {
   constexpr double kSamePart = 0.005;
   return std::abs(bytes_now - bytes_before) <= bytes_before * kSamePart;
@@ -89,6 +103,10 @@ bool tells(const json& row, const std::string& note) {
 void judge_estimates(json& row, bool accepted) {
   const json from = member(row, "estimates_from");
   if (!from.is_object()) return;
+  if (row["fits"].is_null() && may_have_died_of_zeros(row)) {
+    row["reason"] = row["reason"].get<std::string>() +
+                    "; numbers that nobody knows had been read, which are zeros (--unknown noise)";
+  }
   const auto not_known = [&](const std::string& reason) {
     row["fits"] = nullptr;
     row["verdict"] = "not known";

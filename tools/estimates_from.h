@@ -24,6 +24,10 @@ void judge_estimates(nlohmann::json& row, bool accepted);
 /// most. Some have none (repeat_interleave, bincount) and say nothing.
 bool sizes_were_bounded(const nlohmann::json& row);
 
+/// Whether the row's process ended with an error that such numbers, zeros here, may have brought
+/// about: a division by them, an assertion.
+bool may_have_died_of_zeros(const nlohmann::json& row);
+
 /// Whether a run with other numbers took as much memory. Within 0.5 %: a program without a seed
 /// meets its data in another order.
 bool took_as_much(double bytes_before, double bytes_now);

@@ -114,6 +114,14 @@ int run(FitsArguments arguments) {
       continue;
     }
     runs.push_back(run_traced(with(allocator, arguments)));
+    if (runs.size() == 1 && may_have_died_of_zeros(runs.front(), arguments.gpus)) {
+      FitsRun noisy = run_again(runs.front(), "noise", arguments);
+      if (noisy.fits() == true) {
+        note_what_zeros_did(noisy, runs.front());
+        runs.front() = std::move(noisy);
+        arguments.gpus.unknown = "noise";
+      }
+    }
     if (runs.size() == 1 && fits_but_for_sizes(runs.front(), arguments.gpus)) {
       at_the_most = run_again(runs.front(), "most", arguments);
       if (at_the_most->fits() == true) {  // as it then is with the other allocators

@@ -123,6 +123,24 @@ bool fits_but_for_sizes(const FitsRun& run, const SimulatedGpus& gpus) {
                      [](const json& row) { return row["fits"] == true || but_for_sizes(row); });
 }
 
+bool may_have_died_of_zeros(const FitsRun& run, const SimulatedGpus& gpus) {
+  return gpus.unknown == "zeros" && run.end.by == WatchedEnd::By::itself && !run.fits() &&
+         std::any_of(run.rows.begin(), run.rows.end(),
+                     [](const json& row) { return may_have_died_of_zeros(row); });
+}
+
+void note_what_zeros_did(FitsRun& again, const FitsRun& first) {
+  const auto died = std::find_if(first.rows.begin(), first.rows.end(),
+                                 [](const json& row) { return may_have_died_of_zeros(row); });
+  const json& exception = (*died)["exception"];
+  for (json& row : again.rows) {
+    row["notes"].push_back(
+        fmt::format("with zeros in the place of numbers that nobody knows it ended with {}{}, so "
+                    "they are noise (--unknown noise)",
+                    exception["type"].get<std::string>(), lines_text(exception)));
+  }
+}
+
 double second_guess_limit_seconds(const FitsRun& first) { return 30 + 4 * first.seconds; }
 
 void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again) {

@@ -11,6 +11,8 @@
 //                                        4.01 GiB, nothing read       -> yes, at the most
 //                                        3.91 GiB                     -> yes, and a note
 //                                        4.01 GiB, something was read -> not known
+//
+// A program that such numbers end (1 / 0, assert std > 0) is run with noise instead.
 #pragma once
 
 #include <vector>
@@ -25,6 +27,12 @@ const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const Simula
 
 /// Whether a run would fit, but for sizes that followed from numbers that nobody knows.
 bool fits_but_for_sizes(const FitsRun& run, const SimulatedGpus& gpus);
+
+/// Whether zeros may have ended a process of the run (estimates_from.h).
+bool may_have_died_of_zeros(const FitsRun& run, const SimulatedGpus& gpus);
+
+/// Notes of the rows of `again`, which noise brought to its end, what zeros did to `first`.
+void note_what_zeros_did(FitsRun& again, const FitsRun& first);
 
 /// How long the second run may take: one that goes by such numbers may never end.
 double second_guess_limit_seconds(const FitsRun& first);

@@ -14,6 +14,7 @@
 #include "allocator/base/terminal_text.h"
 #include "simgpu/process/end_hook.h"
 #include "simgpu/process/python_watch.h"
+#include "simgpu/process/values.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -129,6 +130,7 @@ bool copy_any(Process& process, void* target, const void* source, std::uint64_t 
 }
 
 void note_estimate(Estimate what) {
+  if (simgpu_operator()->texts != 0) return;
   bool first = false;
   {
     const Entry entry;

@@ -127,7 +127,8 @@ SIMGPU_API DriverStatus note_request(Process& process, int device, std::uint64_t
 /// Copies between any two places, host or device. False where a device range is not memory.
 SIMGPU_API bool copy_any(Process& process, void* target, const void* source, std::uint64_t bytes);
 
-/// Something followed from what nobody knows. To be called without the lock.
+/// Something followed from what nobody knows, and not for a text alone. To be called without the
+/// lock.
 SIMGPU_API void note_estimate(Estimate what);
 
 /// How long a kernel keeps its stream busy: nothing, but for torch.cuda._sleep.

@@ -29,8 +29,12 @@ struct SimgpuOperator {
   int reads = -1;
   /// The graph that the last kernel was captured into; null where none was.
   void* graph = nullptr;
+  /// How many texts of tensors are being made, print(loss): what is read for them steers nothing.
+  int texts = 0;
 };
 SIMGPU_API SimgpuOperator* simgpu_operator();
+/// The calling thread begins to make a text (1), or has made it (-1).
+SIMGPU_API void simgpu_makes_text(int change);
 
 /// Knowledge of these bytes, the least of any: 0 none, 1 likely, 2 known.
 SIMGPU_API int simgpu_knowledge(const void* address, std::uint64_t bytes);

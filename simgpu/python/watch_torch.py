@@ -11,6 +11,7 @@ It never fails the program it watches.
 """
 import atexit
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -199,6 +200,18 @@ def _estimate(what):
     state["first_estimates"] = {**state["first_estimates"], kind: {"step": state["steps"], **_current_lines()}}
 
 
+def _makes_text(function):
+    """print(loss) reads numbers, and picks those that are not zero to see how many digits they want: nothing is steered."""
+    @functools.wraps(function)
+    def wrapped(*arguments, **options):
+        library.simgpu_makes_text(1)
+        try:
+            return function(*arguments, **options)
+        finally:
+            library.simgpu_makes_text(-1)
+    return wrapped
+
+
 def _step(*_):
     state["steps"] += 1
     library.simgpu_report_step()
@@ -351,6 +364,8 @@ def _watch():
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
+    torch._tensor_str._str = _makes_text(torch._tensor_str._str)
+    torch.Tensor.__format__ = _makes_text(torch.Tensor.__format__)
     callbacks = (ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None, ctypes.c_int)(_estimate),
                  ctypes.CFUNCTYPE(None)(_end))
     library.simgpu_watch(*callbacks)

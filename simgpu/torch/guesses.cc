@@ -222,8 +222,13 @@ void guess_noise(const at::Tensor& tensor) {
   const auto numbers = static_cast<std::int64_t>(values.storage().nbytes() / sizeof(float));
   auto* const to = static_cast<float*>(values.data_ptr());
   for (std::int64_t i = 0; i < numbers; ++i) to[i] = normal(random);
-  if (integers) values = values.mul(10).abs().round();  // counts and lengths: none negative
-  write_values(tensor, flags ? values.gt(0) : values.to(tensor.scalar_type()), kLikely);
+  // What a host looks at are losses, norms, variances, counts and lengths: none is negative.
+  const at::Tensor amounts = values.abs();
+  write_values(tensor,
+               flags      ? values.gt(0)
+               : integers ? amounts.mul(10).round().to(tensor.scalar_type())
+                          : amounts.to(tensor.scalar_type()),
+               kLikely);
 }
 
 std::uint64_t seed_for(const c10::IValue& generator, const at::Device& device) {

@@ -49,8 +49,8 @@ void guess_count(const OperatorFacts& facts, const at::Tensor& flags, const at::
 /// Where an operator has found every place there is, the places.
 void guess_all_chosen(const OperatorFacts& facts, const at::Tensor& from, const at::Tensor& places);
 
-/// Gives the tensor numbers, where --unknown noise asks for that: standard normal ones, flags, or
-/// integers from 0 to some 30.
+/// Gives the tensor numbers, where --unknown noise asks for that: the amounts of standard normal
+/// ones, flags, or integers from 0 to some 30.
 void guess_noise(const at::Tensor& tensor);
 
 /// A seed for one operator's random numbers: it goes by torch's own for the device.

@@ -77,6 +77,8 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
                       ? Role::writes
                       : Role::reads_and_writes;
       made.resized = is_written(argument) && argument.is_out();
+      // Of torch's GradScaler.
+      made.tells_infinite = is_written(argument) && argument.name() == "found_inf";
       facts.writes = facts.writes || is_written(argument);
     }
     const auto place = static_cast<int>(facts.arguments.size());

@@ -18,8 +18,9 @@ namespace gapless::simgpu {
 struct OperatorFacts {
   enum class Role { other, reads, reads_and_writes, writes };
   struct Argument {
-    Role role = Role::other;  // `other`: no tensors
-    bool resized = false;     // out=: it gets the result's sizes
+    Role role = Role::other;      // `other`: no tensors
+    bool resized = false;         // out=: it gets the result's sizes
+    bool tells_infinite = false;  // it stays what it is, for numbers are finite (guesses.h)
   };
   /// What is done where its numbers cannot be computed.
   enum class Guess {

@@ -142,12 +142,13 @@ int ValueKernel::look(const c10::IValue* arguments) const {
   return least;
 }
 
-std::vector<at::Tensor> ValueKernel::written_by(const c10::IValue* arguments) const {
+std::vector<at::Tensor> ValueKernel::written_by(const c10::IValue* arguments, bool computes) const {
   std::vector<at::Tensor> written;
   if (!facts_.writes) return written;
   for (const std::size_t i : c10::irange(facts_.arguments.size())) {
     const Role role = facts_.arguments[i].role;
     if (role != Role::writes && role != Role::reads_and_writes) continue;
+    if (facts_.arguments[i].tells_infinite && !computes) continue;
     each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       written.push_back(tensor);
       return true;
@@ -427,7 +428,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const auto most = size_known == kKnown ? std::nullopt : most_of_size(arguments);
   const bool counts = knowledge != kKnown && counts_unknown(arguments);
   const bool computes = facts_.computable && knowledge != kNone && !most;
-  const std::vector<at::Tensor> written = written_by(arguments);
+  const std::vector<at::Tensor> written = written_by(arguments, computes);
   Computation computation;
   if (computes) {
     computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);

@@ -34,7 +34,9 @@ class ValueKernel final : public c10::OperatorKernel {
 
   /// The least that is known of what it reads; kNone also where that is too much to compute with.
   [[nodiscard]] int look(const c10::IValue* arguments) const;
-  [[nodiscard]] std::vector<at::Tensor> written_by(const c10::IValue* arguments) const;
+  /// What becomes another, as far as is known where its numbers are not computed.
+  [[nodiscard]] std::vector<at::Tensor> written_by(const c10::IValue* arguments,
+                                                   bool computes) const;
   [[nodiscard]] Computation prepare(const c10::IValue* arguments, int knowledge) const;
   static bool compute(const c10::OperatorHandle& op, Computation& computation);
   /// What has not the CPU's sizes, nobody knows.

@@ -131,6 +131,31 @@ assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
 """
 
 
+SCALED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.Linear(2048, 2048)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for step in range(2):
+    with torch.autocast("cuda", torch.float16):
+        loss = model(torch.randn(512, 2048, device="cuda")).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    assert torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item() ** 0.5 >= 0  # also where nobody knows it
+    scaler.step(optimizer)
+    scaler.update()
+assert scaler.get_scale() == 65536 and len(optimizer.state) == 4
+print(loss, f"{(loss > 0.5).sum()} {loss:.3f}", model[0].weight.grad)
+"""
+
+
+@pytest.mark.parametrize("unknown", ["zeros", "noise"])
+def test_no_gradient_is_infinite_for_a_scaler_and_no_text_is_steered_by(dryrun, unknown):
+    text, rows = dryrun("--gpu", "2GiB", "--unknown", unknown, program=SCALED)
+    assert rows[0]["fits"] is True and rows[0]["steps"] == 2, text
+    assert rows[0]["estimates_from"]["kind"] == "number" and "estimates" not in text
+
+
 def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):
     text, rows = dryrun("--gpu", "1GiB", program=MASKED)
     assert rows[0]["verdict"] == "yes" and "estimate" not in text

@@ -107,3 +107,23 @@ def test_with_the_other_allocators_as_well(tmp_path):
                           capture_output=True, text=True, timeout=120, check=False)
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert done.returncode == 0 and [row["verdict"] for row in rows] == ["yes, at the most"] * 3
+
+
+DIVIDES = """
+import torch
+x = torch.randn(2048, 2048).cuda()
+y = x @ x
+z = torch.zeros(1 << 26, device="cuda") * (1 / y.std().item())
+"""
+
+
+def test_what_dies_of_zeros_is_run_with_noise(fits):
+    done, row, text = fits(DIVIDES)
+    assert done.returncode == 0 and (row["verdict"], row["unknown"]) == ("yes", "noise"), text
+    assert row["peak_allocated_bytes"] > 512 * MiB
+    assert ("with zeros in the place of numbers that nobody knows it ended with ZeroDivisionError (train.py:5), so they are "
+            "noise (--unknown noise)") in text
+    # What dies so or so stays as it was.
+    done, row, text = fits(DIVIDES + "assert y[0, 0] < 0\n")
+    assert done.returncode == 1 and (row["verdict"], row["unknown"]) == ("not known", "zeros"), text
+    assert "numbers that nobody knows had been read, which are zeros (--unknown noise)" in text
