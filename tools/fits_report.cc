@@ -297,6 +297,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
         notes.emplace_back("it used a GPU, and never asked for memory there");
       }
       row["host"] = {{"peak_pinned_bytes", report.record.peak_pinned_bytes},
+                     {"peak_managed_bytes", report.record.peak_managed_bytes},
                      {"peak_resident_bytes", report.record.peak_resident_bytes == 0
                                                  ? json()
                                                  : json(report.record.peak_resident_bytes)},

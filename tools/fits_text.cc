@@ -294,6 +294,7 @@ std::string by_line(const std::vector<FitsRun>& runs, bool colour, std::size_t c
 void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
   for (const FitsRun& run : runs) {
     std::uint64_t pinned = 0;
+    std::uint64_t managed = 0;
     std::uint64_t resident = 0;
     std::uint64_t shared = 0;
     std::set<json> processes;
@@ -301,6 +302,7 @@ void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
       const json host = member(row, "host");
       if (!host.is_object() || !processes.insert(row["pid"]).second) continue;
       pinned += number(host["peak_pinned_bytes"]);
+      managed += number(host["peak_managed_bytes"]);
       resident += number(host["peak_resident_bytes"]);
       shared += number(host["peak_shared_bytes"]);
     }
@@ -311,6 +313,12 @@ void add_host(Notes& notes, const std::vector<FitsRun>& runs) {
         shared == 0 ? ""
                     : fmt::format(", up to {} of it the simulated GPU's own", format_bytes(shared)),
         format_bytes(pinned)));
+    if (managed != 0) {
+      notes.add(
+          fmt::format("{} of managed memory (cudaMallocManaged) are not in the table: they "
+                      "are on a GPU while it has room for them, and on the host else",
+                      format_bytes(managed)));
+    }
     return;  // the others do the same
   }
 }

@@ -84,7 +84,7 @@ int& Process::current() {
   return device;
 }
 
-const HostMemory* Process::pinned(const void* pointer) const {
+const HostMemory* Process::host_memory_of(const void* pointer) const {
   const auto at = reinterpret_cast<std::uintptr_t>(pointer);
   auto host = host_memory.upper_bound(at);
   if (host == host_memory.begin()) return nullptr;
@@ -94,15 +94,14 @@ const HostMemory* Process::pinned(const void* pointer) const {
 
 void Process::keep_host(const void* pointer, const HostMemory& host) {
   host_memory[reinterpret_cast<std::uintptr_t>(pointer)] = host;
-  if (!host.pinned) return;
-  pinned_bytes_ += host.bytes;
-  recorder.pinned(pinned_bytes_);
+  (host.pinned ? pinned_bytes_ : managed_bytes_) += host.bytes;
+  recorder.host_memory(pinned_bytes_, managed_bytes_);
 }
 
 bool Process::drop_host(const void* pointer) {
   const auto found = host_memory.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == host_memory.end()) return false;
-  if (found->second.pinned) pinned_bytes_ -= found->second.bytes;
+  (found->second.pinned ? pinned_bytes_ : managed_bytes_) -= found->second.bytes;
   host_memory.erase(found);
   return true;
 }

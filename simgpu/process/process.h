@@ -52,7 +52,7 @@ struct Registered {
 struct HostMemory {
   std::uint64_t bytes = 0;
   bool ours = true;    // false: the program's own, registered
-  bool pinned = true;  // false: managed memory, which moves
+  bool pinned = true;  // false: managed memory (front/cudart/managed_memory.cc)
 };
 
 class SIMGPU_API Process {
@@ -80,8 +80,8 @@ class SIMGPU_API Process {
 
   /// The calling thread's device.
   static int& current();
-  /// The pinned host memory an address lies in, or nullptr.
-  [[nodiscard]] const HostMemory* pinned(const void* pointer) const;
+  /// The host memory an address lies in that devices reach, or nullptr.
+  [[nodiscard]] const HostMemory* host_memory_of(const void* pointer) const;
   /// Host memory that the GPUs reach comes and goes, with the lock. False where there is none
   /// there.
   void keep_host(const void* pointer, const HostMemory& host);
@@ -89,7 +89,7 @@ class SIMGPU_API Process {
 
   DeviceMemory memory;
   Streams streams;
-  std::map<std::uintptr_t, HostMemory> host_memory;          // pinned, by address
+  std::map<std::uintptr_t, HostMemory> host_memory;          // by address
   std::unordered_map<const void*, DeviceAddress> variables;  // those that were asked for
 
   /// cuInit was called, or the runtime did so: before that the driver knows nothing.
@@ -106,6 +106,7 @@ class SIMGPU_API Process {
  private:
   Config config_;
   std::uint64_t pinned_bytes_ = 0;
+  std::uint64_t managed_bytes_ = 0;
 };
 
 /// Inside the process, with the lock.

@@ -67,6 +67,8 @@ struct ProcessRecord {
   std::uint64_t steps = 0;
   /// Host memory that the GPUs reach: allocated as such or registered.
   std::uint64_t peak_pinned_bytes = 0;
+  /// Managed memory, which moves (front/cudart/managed_memory.cc).
+  std::uint64_t peak_managed_bytes = 0;
   /// Host memory that the process had resident, and how much of it was shared at most, which is
   /// where the simulated GPUs keep what they know. As far as it could say: a killed one, up to its
   /// last step.

@@ -121,9 +121,10 @@ void Recorder::ran_out(const ProcessRecord::OutOfMemory& request) {
   at()->last = request;
 }
 
-void Recorder::pinned(std::uint64_t bytes) {
+void Recorder::host_memory(std::uint64_t pinned_bytes, std::uint64_t managed_bytes) {
   const std::scoped_lock lock(mutex_);
-  at()->peak_pinned_bytes = std::max(at()->peak_pinned_bytes, bytes);
+  at()->peak_pinned_bytes = std::max(at()->peak_pinned_bytes, pinned_bytes);
+  at()->peak_managed_bytes = std::max(at()->peak_managed_bytes, managed_bytes);
 }
 
 void Recorder::step() {

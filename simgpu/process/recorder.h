@@ -43,8 +43,8 @@ class SIMGPU_API Recorder {
   /// The process has so much of the device in use, which is the `installed`-th of all; the first
   /// time, its record is kept from then on.
   void used(int device, int installed, std::uint64_t total_bytes, std::uint64_t used_bytes);
-  /// The process has so much host memory pinned.
-  void pinned(std::uint64_t bytes);
+  /// The process has so much host memory that devices reach.
+  void host_memory(std::uint64_t pinned_bytes, std::uint64_t managed_bytes);
   /// An optimizer has made a step.
   void step();
   /// PyTorch has given out memory, and has so much in all.

@@ -224,7 +224,7 @@ int fill(void* target, std::uint32_t value, std::uint32_t width, std::size_t byt
   Process& process = entry.process;
   if (process.kernel_error != abi::success) return process.kernel_error;
   const auto run = [&process, target, value, width, bytes] {
-    if (process.pinned(target) != nullptr) {
+    if (process.host_memory_of(target) != nullptr) {
       std::memset(target, static_cast<int>(value), bytes);
       return true;
     }

@@ -94,6 +94,36 @@ def test_what_is_no_memory_is_refused(simulate):
     assert values == {"register": "0", "free": "1", "unregister": "0", "fill": "1"}
 
 
+def test_managed_memory_is_the_hosts_and_each_devices(simulate):
+    values = simulate("""
+        import ctypes, torch
+        size = 1 << 20
+        x = torch.arange(size // 8).cuda()
+        runtime = ctypes.CDLL("libcudart.so.13")
+        runtime.cudaFree.argtypes = [ctypes.c_void_p]
+        class Location(ctypes.Structure):
+            _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+        device = Location(1, 0)
+        def prefetch(address, size):
+            return runtime.cudaMemPrefetchAsync(ctypes.c_void_p(address), ctypes.c_size_t(size), device, 0, None)
+        managed = ctypes.c_void_p()
+        print("allocate:", runtime.cudaMallocManaged(ctypes.byref(managed), ctypes.c_size_t(size), 1))
+        at = managed.value
+        print("prefetch:", prefetch(at, size), prefetch(at + size // 2, size // 2))
+        print("beyond:", prefetch(at + size // 2, size), prefetch(at, 0))
+        print("advise:", runtime.cudaMemAdvise(managed, ctypes.c_size_t(size), 3, device))
+        kind = (ctypes.c_int * 64)()
+        runtime.cudaPointerGetAttributes(kind, managed)
+        print("kind:", kind[0])
+        print("copy:", runtime.cudaMemcpy(managed, ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(size), 4))
+        print("last:", ctypes.cast(at, ctypes.POINTER(ctypes.c_int64))[size // 8 - 1])
+        plain = x.data_ptr()
+        print("free:", runtime.cudaFree(managed), prefetch(at, size), prefetch(plain, 8))
+    """).values()
+    assert values == {"allocate": "0", "prefetch": "0 0", "beyond": "1 1", "advise": "0", "kind": "3", "copy": "0",
+                      "last": "131071", "free": "0 1 1"}
+
+
 def test_two_devices_and_copies_between_them(simulate):
     values = simulate("""
         import torch

@@ -49,6 +49,27 @@ def test_lora_over_4_bits(gapless):
     assert held["gradients"] < adapters
 
 
+PAGED = """
+import bitsandbytes, torch
+model = torch.nn.Sequential(torch.nn.Linear(4096, 4096), torch.nn.Linear(4096, 4096)).cuda()
+optimizer = bitsandbytes.optim.PagedAdamW32bit(model.parameters())
+for _ in range(3):
+    model(torch.randn(64, 4096, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_states_of_paged_optimizers_are_managed_memory(gapless, tmp_path):
+    (tmp_path / "train.py").write_text(PAGED)
+    (row,), text = gapless("fits", "--gpu", "1GiB", "--allocator", "native", program=("train.py",))
+    weights = 4 * 2 * (4096 + 1) * 4096
+    assert row["verdict"] == "yes" and row["steps"] == 3
+    assert row["host"]["peak_managed_bytes"] == 2 * 4 * 2 * 4096 * 4096  # biases' states are too small to be paged
+    assert weights * 2 < row["peak_allocated_bytes"] < weights * 2.3
+    assert "256.00 MiB of managed memory (cudaMallocManaged)" in " ".join(text.split())
+
+
 def test_qlora_needs_no_logits(gapless):
     """peft around the model, a head in float32, autocast: patch_loss finds the head, and its logits are gone."""
     words = (ROOT / "examples/qwen_qlora.py", "--layers", 1, "--width", 128, "--heads", 4, "--inner", 256, "--vocabulary", 50000,

@@ -16,7 +16,7 @@ void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address
 bool is_device_memory(std::uint64_t address, std::size_t bytes) {
   const Entry entry;
   return bytes == 0 || entry.process.memory.find(address) ||
-         entry.process.pinned(pointer_of(address)) != nullptr;
+         entry.process.host_memory_of(pointer_of(address)) != nullptr;
 }
 
 ShareType share_type_of(int handle_types) {

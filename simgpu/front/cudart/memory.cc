@@ -35,17 +35,24 @@ int release(Process& process, void* pointer) {
   if (stream_calls::forbidden_while_capturing(process)) {
     return answer(abi::stream_capture_unsupported);
   }
-  return answer(process.memory.free(address_of(pointer)));
+  const auto& known = process.host_memory;
+  const auto found = known.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == known.end() || found->second.pinned) {
+    return answer(process.memory.free(address_of(pointer)));
+  }
+  (void)process.drop_host(pointer);  // managed
+  std::free(pointer);
+  return abi::success;
 }
 
 // Memory that the host and the device see: the host's own.
-int allocate_host(void** pointer, std::size_t bytes, bool pinned) {
+int allocate_host(void** pointer, std::size_t bytes) {
   const Entry entry;
   *pointer = nullptr;
   if (bytes == 0) return abi::success;
   *pointer = std::aligned_alloc(4096, align_up(bytes, 4096));
   if (*pointer == nullptr) return answer(abi::memory_allocation);
-  entry.process.keep_host(*pointer, {bytes, /*ours=*/true, pinned});
+  entry.process.keep_host(*pointer, {bytes, /*ours=*/true, /*pinned=*/true});
   return abi::success;
 }
 
@@ -84,14 +91,11 @@ CUDART int cudaFree(void* pointer) {
   const Entry entry(DriverCall::mem_free);
   return release(entry.process, pointer);
 }
-CUDART int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
-  return allocate_host(pointer, bytes, /*pinned=*/false);
-}
 CUDART int cudaMallocHost(void** pointer, std::size_t bytes) {
-  return allocate_host(pointer, bytes, /*pinned=*/true);
+  return allocate_host(pointer, bytes);
 }
 CUDART int cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return allocate_host(pointer, bytes, /*pinned=*/true);
+  return allocate_host(pointer, bytes);
 }
 CUDART int cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return abi::success;
@@ -144,8 +148,8 @@ CUDART int cudaPointerGetAttributes(abi::PointerAttributes* attributes, const vo
     attributes->devicePointer = const_cast<void*>(pointer);
     return abi::success;
   }
-  if (entry.process.pinned(pointer) != nullptr) {
-    attributes->type = abi::host;
+  if (const HostMemory* const host = entry.process.host_memory_of(pointer)) {
+    attributes->type = host->pinned ? abi::host : abi::managed;
     attributes->device = Process::current();
     attributes->devicePointer = attributes->hostPointer = const_cast<void*>(pointer);
     return abi::success;
