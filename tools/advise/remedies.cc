@@ -40,6 +40,7 @@ std::vector<Remedy> RemedyMaker::all() {
   batch();
   checkpointing();
   zero();
+  paged_optimizer();
   bucket();
   precision();
   frozen_in_half();
@@ -73,6 +74,17 @@ Remedy& RemedyMaker::add(const char* id, const std::string& what, Lost lost,
 }
 
 // Sets an option, or a value in a file, in the run to be tried.
+void RemedyMaker::by_optimizer(Remedy& remedy, const std::vector<std::string>& parts,
+                               const std::string& trainers) const {
+  const auto place = settings_.find(Role::optimizer);
+  const auto value = place ? settings_.optimizer_with(*place, parts, trainers) : std::nullopt;
+  if (value) {
+    by_setting(remedy, Role::optimizer, *value);
+  } else {
+    remedy.why_not = "no option and no file of the command is known to set it";
+  }
+}
+
 void RemedyMaker::by_setting(Remedy& remedy, Role role, const std::string& value) const {
   const auto place = settings_.find(role);
   if (!place) {
@@ -106,10 +118,10 @@ const char* name_of(Lost lost) {
 }
 
 std::vector<std::string> remedy_names() {
-  return {"allocator",   "max-split",     "loss",         "fused",          "ddp",
-          "batch",       "checkpointing", "zero-2",       "zero-3",         "offload",
-          "zero-bucket", "bf16",          "half-frozen",  "8bit-optimizer", "length",
-          "lora-rank",   "lora",          "8bit-weights", "4bit-weights"};
+  return {"allocator",   "max-split",       "loss",   "fused",        "ddp",
+          "batch",       "checkpointing",   "zero-2", "zero-3",       "offload",
+          "zero-bucket", "paged-optimizer", "bf16",   "half-frozen",  "8bit-optimizer",
+          "length",      "lora-rank",       "lora",   "8bit-weights", "4bit-weights"};
 }
 
 std::vector<Remedy> remedies_of(const Subject& needed, const Subject& as_is,

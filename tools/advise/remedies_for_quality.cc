@@ -90,13 +90,7 @@ void RemedyMaker::eight_bit_optimizer() {
   Remedy& remedy = add("8bit-optimizer", "an optimizer with states of 8 bits", Lost::quality,
                        "little", "bitsandbytes.optim.AdamW8bit in the place of AdamW");
   remedy.estimate = {left, false, "float32 states at a quarter of their size"};
-  const auto place = settings_.find(Role::optimizer);
-  const auto value = place ? settings_.eight_bit(*place) : std::nullopt;
-  if (value) {
-    by_setting(remedy, Role::optimizer, *value);
-  } else {
-    remedy.why_not = "no option and no file of the command is known to set it";
-  }
+  by_optimizer(remedy, {"8bit", "adam"}, "adamw_bnb_8bit");
 }
 
 void RemedyMaker::length() {

@@ -157,6 +157,27 @@ void RemedyMaker::zero() {
   }
 }
 
+// Managed memory goes to the host where a request needs the room.
+void RemedyMaker::paged_optimizer() {
+  const bool can =
+      std::any_of(facts_.optimizers.begin(), facts_.optimizers.end(), [](const auto& one) {
+        return one.on_gpu && one.name.find("Adam") != std::string::npos &&
+               one.name.find("Paged") == std::string::npos;
+      });
+  if (!can || facts_.wrapped_by("DeepSpeed") != nullptr || facts_.wrapped_by("FSDP") != nullptr) {
+    return;
+  }
+  const std::uint64_t left = peak_if(blocks_, [](const HeldBlock& block) {
+    return block.holder == Holder::optimizer_states ? 0.0 : 1.0;
+  });
+  if (!is_worth(left)) return;
+  Remedy& remedy = add("paged-optimizer", "states of the optimizer in managed memory (paged)",
+                       Lost::time, "what the GPU has no room for crosses the bus in each step",
+                       "bitsandbytes.optim.PagedAdamW32bit in the place of AdamW");
+  remedy.estimate = {left, false, "the peak without the optimizer's states"};
+  by_optimizer(remedy, {"paged_adam", "32bit"}, "paged_adamw_32bit");
+}
+
 // What DeepSpeed sets aside for gradients on their way does not shrink with the model.
 void RemedyMaker::bucket() {
   constexpr double kDefault = 5e8;

@@ -36,6 +36,7 @@ class RemedyMaker {
                                 const std::optional<SettingPlace>& place) const;
   void checkpointing();
   void zero();
+  void paged_optimizer();
   void bucket();
   void precision();
   void frozen_in_half();
@@ -55,6 +56,9 @@ class RemedyMaker {
               const std::string& how);
   // Sets an option, or a value in a file, in the run to be tried.
   void by_setting(Remedy& remedy, Role role, const std::string& value) const;
+  // The same with an optimizer (Settings::optimizer_with).
+  void by_optimizer(Remedy& remedy, const std::vector<std::string>& parts,
+                    const std::string& trainers) const;
 
   const std::vector<simgpu::HeldBlock>& blocks_;
   ProgramFacts facts_;

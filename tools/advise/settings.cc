@@ -264,14 +264,20 @@ std::optional<SettingPlace> Settings::find(Role role) const {
   return in_options(role, false);
 }
 
-std::optional<std::string> Settings::eight_bit(const SettingPlace& place) const {
-  for (const std::string& choice : place.choices) {
-    if (choice.find("8bit") != std::string::npos && choice.find("adam") != std::string::npos)
+std::optional<std::string> Settings::optimizer_with(const SettingPlace& place,
+                                                    const std::vector<std::string>& parts,
+                                                    const std::string& trainers) const {
+  const std::vector<std::string>& choices = place.choices;
+  if (std::find(choices.begin(), choices.end(), trainers) != choices.end()) return trainers;
+  for (const std::string& choice : choices) {
+    if (std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+          return choice.find(part) != std::string::npos;
+        })) {
       return choice;
+    }
   }
-  // TrainingArguments takes it by this name.
   const bool trainer = place.kind == SettingPlace::Kind::file || facts_.uses("transformers");
-  return trainer && plain_name(place.name) == "optim" ? std::optional<std::string>("adamw_bnb_8bit")
+  return trainer && plain_name(place.name) == "optim" ? std::optional<std::string>(trainers)
                                                       : std::nullopt;
 }
 

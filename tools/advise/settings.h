@@ -53,8 +53,11 @@ class Settings {
   Settings(std::vector<std::string> command, ProgramFacts facts);
 
   [[nodiscard]] std::optional<SettingPlace> find(Role role) const;
-  /// What it takes for an optimizer with states of 8 bits, where that is known.
-  [[nodiscard]] std::optional<std::string> eight_bit(const SettingPlace& place) const;
+  /// The optimizer it takes whose name has these parts, or which TrainingArguments call so, where
+  /// that is known.
+  [[nodiscard]] std::optional<std::string> optimizer_with(const SettingPlace& place,
+                                                          const std::vector<std::string>& parts,
+                                                          const std::string& trainers) const;
   /// "--batch-size 8 -> 4"
   [[nodiscard]] std::string text(const SettingPlace& place, const std::string& value) const;
   [[nodiscard]] const std::vector<ConfigFile>& files() const { return files_; }

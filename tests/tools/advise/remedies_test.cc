@@ -77,10 +77,38 @@ TEST(Remedies, AreOrderedByWhatIsLost) {
   EXPECT_EQ(states->estimate->allocated_bytes, 20 * GiB + GiB / 2);
   EXPECT_FALSE(states->change);
   EXPECT_FALSE(states->why_not.empty());
+  const Remedy* const paged = find(remedies, "paged-optimizer");
+  ASSERT_THAT(paged, NotNull());
+  EXPECT_EQ(paged->lost, Lost::time);
+  EXPECT_EQ(paged->estimate->allocated_bytes, 20 * GiB);
   const Remedy* const checkpointing = find(remedies, "checkpointing");
   ASSERT_THAT(checkpointing, NotNull());
   EXPECT_TRUE(checkpointing->estimate->at_best);
   for (const Remedy& remedy : remedies) EXPECT_FALSE(remedy.trial.has_value());
+}
+
+TEST(Remedies, HaveTheOptimizersThatTheOptionTakes) {
+  json program = trained_program();
+  program["arguments"].push_back(
+      {{"option", "--optim"},
+       {"options", {"--optim"}},
+       {"takes_value", true},
+       {"value", "adamw_torch"},
+       {"choices", {"adamw_torch", "lion_8bit", "paged_adamw_32bit", "adamw_bnb_8bit", "sgd"}}});
+  const auto with = [&program](const char* id) {
+    RecordedProgram run(program);
+    run.block(Holder::activations, 20 * GiB)
+        .block(Holder::optimizer_states, 2 * GiB)
+        .peak(0, 22 * GiB);
+    const Settings settings({"python", "train.py"}, run.subject().facts());
+    const auto remedies = remedies_of(run.subject(), run.subject(), settings);
+    const Remedy* const found = find(remedies, id);
+    return found == nullptr ? std::string() : found->how;
+  };
+  EXPECT_THAT(with("paged-optimizer"), HasSubstr("--optim adamw_torch -> paged_adamw_32bit"));
+  EXPECT_THAT(with("8bit-optimizer"), HasSubstr("--optim adamw_torch -> adamw_bnb_8bit"));
+  program["optimizers"][0]["class"] = "PagedAdamW";
+  EXPECT_EQ(with("paged-optimizer"), "");
 }
 
 TEST(Remedies, LeaveOutWhatIsDoneOrWouldBeNothing) {
