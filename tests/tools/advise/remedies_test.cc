@@ -94,7 +94,7 @@ TEST(Remedies, HaveTheOptimizersThatTheOptionTakes) {
        {"options", {"--optim"}},
        {"takes_value", true},
        {"value", "adamw_torch"},
-       {"choices", {"adamw_torch", "lion_8bit", "paged_adamw_32bit", "adamw_bnb_8bit", "sgd"}}});
+       {"choices", {"adamw_torch", "adamw_torch_8bit", "paged_adamw_32bit", "adamw_bnb_8bit"}}});
   const auto with = [&program](const char* id) {
     RecordedProgram run(program);
     run.block(Holder::activations, 20 * GiB)
