@@ -76,10 +76,11 @@ void add_garbage(const ProcessReport& report, simgpu::ProcessFacts& facts) {
     if (device == nullptr || waiting["device"] != member(request, "device")) continue;
     // Fragments left out: what is allocated and asked for has to find room beside context and
     // libraries.
-    const std::uint64_t others =
-        device->peak_used_bytes - std::min(device->peak_used_bytes, device->peak_reserved_bytes);
-    const std::uint64_t wanted = request.value("asked_bytes", std::uint64_t{0}) +
-                                 request.value("allocated_bytes", std::uint64_t{0}) + others;
+    const auto told = [&](const char* name) { return request.value(name, std::uint64_t{0}); };
+    const std::uint64_t torchs =
+        std::min(device->total_bytes, told("reserved_bytes") + told("free_bytes"));
+    const std::uint64_t others = device->total_bytes - torchs;
+    const std::uint64_t wanted = told("asked_bytes") + told("allocated_bytes") + others;
     facts.waiting = {waiting.value("bytes", std::uint64_t{0}),
                      wanted - std::min(wanted, device->total_bytes)};
   }

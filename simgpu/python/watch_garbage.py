@@ -15,6 +15,7 @@ import torch
 LEAST = 1 << 20  # bytes, that are told
 
 _before = [None]
+_since_failure = {}  # bytes by GPU that collections have freed since a request failed
 
 
 def _allocated():
@@ -41,6 +42,7 @@ def _collection(phase, _facts):
         _before[0] = _allocated()
         return
     for freed in _freed(_before[0], _allocated()):
+        _since_failure[freed["device"]] = _since_failure.get(freed["device"], 0) + freed["bytes"]
         known = next((one for one in state["garbage"] if one["device"] == freed["device"]), None)
         if known is None or known["bytes"] < freed["bytes"]:
             state["garbage"] = [one for one in state["garbage"] if one is not known] + [freed]
@@ -48,14 +50,16 @@ def _collection(phase, _facts):
 
 @_quietly
 def _collect_at_end():
-    """What the exception's own frames hold is no garbage: they are alive."""
-    gc.callbacks.remove(_collection)
+    """What the exception's own frames hold is no garbage: they are alive. Python may have come by itself since the
+    request failed, as it printed the traceback or just now."""
     exception = _exception()
     if exception is not None and exception["out_of_memory"]:
-        before = _allocated()
         gc.collect()
-        state["garbage_at_end"] = _freed(before, _allocated())
+        state["garbage_at_end"] = [{"device": device, "bytes": freed, "step": state["steps"]}
+                                   for device, freed in sorted(_since_failure.items())]
+    gc.callbacks.remove(_collection)
 
 
+at_out_of_memory.append(_since_failure.clear)
 gc.callbacks.append(_collection)
 at_end.insert(0, _collect_at_end)

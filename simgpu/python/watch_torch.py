@@ -175,9 +175,9 @@ def _alive(*kinds) -> list[list]:
 
 
 @_quietly
-def _out_of_memory(device, asked, _total, _free):
+def _out_of_memory(device, asked, _total, free):
     request = {"device": device, "asked_bytes": asked, "allocated_bytes": torch.cuda.memory_allocated(device),
-               "reserved_bytes": torch.cuda.memory_reserved(device), "step": state["steps"], **_current_lines()}
+               "reserved_bytes": torch.cuda.memory_reserved(device), "free_bytes": free, "step": state["steps"], **_current_lines()}
     state["first_out_of_memory"] = state["first_out_of_memory"] or request
     state["last_out_of_memory"] = request
     for more in at_out_of_memory:
