@@ -209,6 +209,8 @@ def _makes_text(function):
             return function(*arguments, **options)
         finally:
             library.simgpu_makes_text(-1)
+    # As torch's own, into which torch.compile does not look.
+    wrapped.__code__ = wrapped.__code__.replace(co_filename=torch._tensor_str.__file__)
     return wrapped
 
 

@@ -156,6 +156,25 @@ def test_no_gradient_is_infinite_for_a_scaler_and_no_text_is_steered_by(dryrun, 
     assert rows[0]["estimates_from"]["kind"] == "number" and "estimates" not in text
 
 
+COMPILED = """
+import torch, warnings
+warnings.simplefilter("error", UserWarning)
+@torch.compile
+def told(x):
+    y = x * 2
+    text = f"{y.sum()} {y[0, :2]}"
+    return y + 1, text
+assert len(told(torch.ones(64, 64, device="cuda"))) == 2
+"""
+
+
+@pytest.mark.one_torch
+@pytest.mark.thorough
+def test_compiled_code_may_make_texts(dryrun):
+    _, rows = dryrun("--gpu", "1GiB", program=COMPILED)
+    assert rows[0]["fits"] is True
+
+
 def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):
     text, rows = dryrun("--gpu", "1GiB", program=MASKED)
     assert rows[0]["verdict"] == "yes" and "estimate" not in text
