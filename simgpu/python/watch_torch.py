@@ -174,7 +174,21 @@ def _alive(*kinds) -> list[list]:
     return found
 
 
+def _without_collections(function):
+    """Python's garbage collector does not come by in it: what was allocated when a request failed stays so."""
+    def wrapped(*arguments):
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return function(*arguments)
+        finally:
+            if collects:
+                gc.enable()
+    return wrapped
+
+
 @_quietly
+@_without_collections
 def _out_of_memory(device, asked, _total, free):
     request = {"device": device, "asked_bytes": asked, "allocated_bytes": torch.cuda.memory_allocated(device),
                "reserved_bytes": torch.cuda.memory_reserved(device), "free_bytes": free, "step": state["steps"], **_current_lines()}
