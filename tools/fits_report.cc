@@ -170,7 +170,7 @@ void judge(json& row, const WatchedEnd& end, const std::string& asked) {
 
 // --- the program's own words ---------------------------------------------------------------------
 
-// For one that ended for want of the network, or of what nobody typed.
+// For one that ended for want of the network, of what nobody typed, or of the simulated GPUs.
 std::string hint_of(const std::vector<std::string>& words) {
   static const std::regex wanted(
       "couldn't connect|Max retries exceeded|Name or service not known|name resolution|"
@@ -181,6 +181,12 @@ std::string hint_of(const std::vector<std::string>& words) {
   if (any([](const std::string& line) { return line.starts_with("EOFError: EOF when reading"); })) {
     return "; it asked for what nobody typed: give it that in a file (< FILE), or let it read the "
            "terminal (--show-output)";
+  }
+  if (any([](const std::string& line) {
+        return line.find("Found no NVIDIA driver") != std::string::npos;
+      })) {
+    return "; simulated GPUs are preloaded, and something took LD_PRELOAD away before it began "
+           "(env -i, sudo, a container)";
   }
   return any([](const std::string& line) {
     return line.size() < 2000 && std::regex_search(line, wanted);

@@ -273,6 +273,8 @@ ENDS = [
      "it seems to have wanted something from the network"),
     ("import socket, torch; x = torch.zeros(9).cuda(); socket.create_connection(('no-such-host.invalid', 80))", 1,
      None, "it seems to have wanted something from the network"),
+    ("raise RuntimeError('Found no NVIDIA driver on your system.')", 1, None,
+     "something took LD_PRELOAD away before it began"),
     ("import torch; input('which data? '); torch.zeros(9).cuda()", 1, None, "EOFError"),
     ("import torch, os; x = torch.zeros(9).cuda(); os.kill(os.getpid(), 9)", 128 + 9, None, "it was ended by SIGKILL"),
     ("import torch; x = torch.rand(99, device='cuda'); y = torch.empty(len(x[x > 0.5]) << 18, device='cuda'); int((x > 0.5).sum())", 3, None,
