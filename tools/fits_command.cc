@@ -71,6 +71,8 @@ FitsRun run_again(const FitsRun& first, const std::string& unknown,
                   const FitsArguments& arguments) {
   TracedRun traced = with(first.allocator, arguments);
   traced.name += ", other numbers";
+  // The n-th noise of a seed is the first one of the n-th seed after it.
+  if (arguments.gpus.unknown == "noise") traced.variables = {{"SIMGPU_SEED", "1000000000"}};
   traced.gpus.unknown = unknown;
   traced.show_output = false;
   traced.limit_seconds = second_guess_limit_seconds(first);
@@ -132,7 +134,7 @@ int run(FitsArguments arguments) {
     }
   }
   if (at_the_most) judge_by_most(runs, runs.front(), *at_the_most);
-  if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus);
+  if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
     judge_by_second_guess(runs, *first, run_again(*first, "noise", arguments));
   }

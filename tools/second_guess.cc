@@ -16,9 +16,8 @@ using nlohmann::json;
 
 bool read_what_nobody_knows(const json& row) {
   const json from = member(row, "estimates_from");
-  return from.is_object() && row["fits"] == true && member(row, "unknown") == "zeros" &&
-         member(row, "computes_numbers") == true && from["kind"] != "size" &&
-         number(from["steered"]) > 0;
+  return from.is_object() && row["fits"] == true && member(row, "computes_numbers") == true &&
+         from["kind"] != "size" && number(from["steered"]) > 0;
 }
 
 bool same_peak(const json& first, const json& other) {
@@ -107,11 +106,14 @@ Compared compare(const json& row, const json* first, const json* other, const Fi
 
 }  // namespace
 
-const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const SimulatedGpus& gpus) {
+const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const SimulatedGpus& gpus,
+                                  std::string_view unknown) {
   if (gpus.estimates) return nullptr;
-  const auto found = std::find_if(runs.begin(), runs.end(), [](const FitsRun& run) {
+  const auto found = std::find_if(runs.begin(), runs.end(), [unknown](const FitsRun& run) {
     return run.fits() == true && run.end.by == WatchedEnd::By::itself &&
-           std::any_of(run.rows.begin(), run.rows.end(), read_what_nobody_knows);
+           std::any_of(run.rows.begin(), run.rows.end(), [unknown](const json& row) {
+             return member(row, "unknown") == unknown && read_what_nobody_knows(row);
+           });
   });
   return found == runs.end() ? nullptr : &*found;
 }

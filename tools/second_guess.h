@@ -12,9 +12,11 @@
 //                                        3.91 GiB                     -> yes, and a note
 //                                        4.01 GiB, something was read -> not known
 //
-// A program that such numbers end (1 / 0, assert std > 0) is run with noise instead.
+// A program that such numbers end (1 / 0, assert std > 0) is run with noise instead, and, where it
+// read some, with other noise as well.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "tools/fits_report.h"
@@ -22,8 +24,10 @@
 
 namespace gapless::tools {
 
-/// The first run whose answer is to be tried with other numbers; null where none is.
-const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const SimulatedGpus& gpus);
+/// The first run with such numbers (--unknown) whose answer is to be tried with others; null where
+/// none is.
+const FitsRun* wants_second_guess(const std::vector<FitsRun>& runs, const SimulatedGpus& gpus,
+                                  std::string_view unknown = "zeros");
 
 /// Whether a run would fit, but for sizes that followed from numbers that nobody knows.
 bool fits_but_for_sizes(const FitsRun& run, const SimulatedGpus& gpus);

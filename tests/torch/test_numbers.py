@@ -118,19 +118,6 @@ def test_however_many_they_are(dryrun, more, line):
     assert row["verdict"] == "yes" and (row["estimates_from"] or {"line": None})["line"] == line
 
 
-# The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
-MASKED = """
-import torch
-mask = torch.tensor([True, False, True, True]).cuda()
-unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
-assert len(torch.masked_select(unknown[0], mask)) == 3
-assert len(unknown.masked_select(mask)) == len(unknown.masked_select(mask[:, None])) == 12  # broadcast
-kept = torch.randn(3, device="cuda", requires_grad=True)
-(torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
-assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
-"""
-
-
 SCALED = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.Linear(2048, 2048)).cuda()
@@ -173,6 +160,19 @@ assert len(told(torch.ones(64, 64, device="cuda"))) == 2
 def test_compiled_code_may_make_texts(dryrun):
     _, rows = dryrun("--gpu", "1GiB", program=COMPILED)
     assert rows[0]["fits"] is True
+
+
+# The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
+MASKED = """
+import torch
+mask = torch.tensor([True, False, True, True]).cuda()
+unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
+assert len(torch.masked_select(unknown[0], mask)) == 3
+assert len(unknown.masked_select(mask)) == len(unknown.masked_select(mask[:, None])) == 12  # broadcast
+kept = torch.randn(3, device="cuda", requires_grad=True)
+(torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
+assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
+"""
 
 
 def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):

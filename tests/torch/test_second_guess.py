@@ -127,3 +127,12 @@ def test_what_dies_of_zeros_is_run_with_noise(fits):
     done, row, text = fits(DIVIDES + "assert y[0, 0] < 0\n")
     assert done.returncode == 1 and (row["verdict"], row["unknown"]) == ("not known", "zeros"), text
     assert "numbers that nobody knows had been read, which are zeros (--unknown noise)" in text
+
+
+def test_noise_that_was_read_is_tried_with_other_noise(fits):
+    _, row, text = fits(DIVIDES + "print((y > 0).sum().item())\n")
+    assert (row["verdict"], row["unknown"]) == ("yes", "noise"), text
+    assert row["other_numbers"]["peak_allocated_bytes"] == row["peak_allocated_bytes"]
+    _, row, text = fits(DIVIDES + "frames = torch.zeros(1 + int(y[0, :64].int().sum()), 1 << 24, device='cuda')\n", gpu="8GiB")
+    assert (row["verdict"], row["unknown"]) == ("not known", "noise"), text
+    assert "ended with ZeroDivisionError" in text and "instead of" in row["reason"]
