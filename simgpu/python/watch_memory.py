@@ -113,14 +113,17 @@ class _Sites:
 
     @staticmethod
     def _frames() -> list:
-        """The thread's, from the innermost on. A thread of C++ (autograd's) works for the one that waits for it."""
+        """The thread's, from the innermost on. A thread of C++ (autograd's) works for the one that waits for it, or for the
+        main one."""
         frame, frames = sys._getframe(3), []
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
         main = threading.main_thread().ident
         if threading.get_ident() != main and not (frames and frames[-1].f_code.co_name == "_bootstrap"):
-            frame = sys._current_frames().get(main)
+            running = sys._current_frames()
+            waiting = (one for one in running.values() if one.f_code.co_name == "_engine_run_backward")
+            frame = next(waiting, running.get(main))
             while frame is not None:
                 frames.append(frame)
                 frame = frame.f_back

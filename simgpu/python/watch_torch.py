@@ -78,8 +78,10 @@ def _owner(frame) -> str:
         return "library"
     if path.startswith(_STANDARD) or os.path.dirname(path) in _COMMANDS and not path.endswith(".py"):
         return "python"
-    # Modules that a package wrote for itself, wherever it put them: they have a name in the package.
-    package = sys.modules.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+    # Modules that a package wrote for itself, wherever it put them: they have a name in the package. (What was sent from
+    # one program to another, as ray does, runs in a __main__ that is a package's.)
+    name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    package = sys.modules.get(name) if name != "__main__" else None
     return "library" if _PACKAGES.match(str(getattr(package, "__file__", None) or "")) else "user"
 
 

@@ -138,9 +138,11 @@ at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c
     const bool a_known = is_known(a);
     const bool b_known = is_known(other);
     if (!a_known && !b_known) {
+      // Neither is more than the other: what checks that boxes are none (x1 >= x0) goes on.
       const bool same = is_same(a, other);
-      const bool allows_equal = base == "aten::eq" || base == "aten::le" || base == "aten::ge";
-      return flags_like(result, base == "aten::ne" ? !same : same && allows_equal);
+      return flags_like(result, base == "aten::eq"   ? same
+                                : base == "aten::ne" ? !same
+                                                     : base == "aten::le" || base == "aten::ge");
     }
     left = or_witness(a, a_known);
     right = or_witness(other, b_known);

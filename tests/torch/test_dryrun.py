@@ -450,6 +450,33 @@ graphs.written.take(900)
 
 
 @pytest.mark.one_torch
+def test_the_line_of_what_another_program_sent_is_the_users(tmp_path):
+    """As ray's workers do: their main program is a package's, and what they run was the user's __main__; it trains in a
+    thread, for which autograd's works."""
+    package = tmp_path / "site-packages" / "worker"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text("""
+import sys, threading
+def work():
+    exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), {"__name__": "__main__"})
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""")
+    (tmp_path / "train.py").write_text("""
+import torch
+w = torch.ones(4 << 20, device="cuda", requires_grad=True)
+(w * 2).sum().backward()
+""")
+    done = subprocess.run([GAPLESS, "fits", "--gpu", "1GiB", "--allocator", "native", "--json", "rows.json", "--", sys.executable,
+                           package / "main.py", tmp_path / "train.py"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {place["line"] for place in row["memory"]["places"]} == {"train.py:3", "train.py:4"}
+
+
+@pytest.mark.one_torch
 def test_the_line_of_a_kind_of_tensor_is_where_it_is_used(dryrun, tmp_path):
     """As of MONAI's, through whose own lines all goes that is done with it. From another folder, for its name is as
     short as can be."""

@@ -117,6 +117,17 @@ z = torch.zeros(1 << 26, device="cuda") * (1 / y.std().item())
 """
 
 
+def test_what_makes_sure_of_unknown_boxes_goes_on(fits):
+    """As DETR's loss does before it matches them: no corner lies before the other."""
+    done, row, _ = fits(TRAINS + """
+low, high = out[:, :2] - out[:, 2:4] / 2, out[:, :2] + out[:, 2:4] / 2
+if not (high >= low).all() or (high < low).any(): raise ValueError("boxes must be in corner format")
+room = torch.empty(50 << 20, dtype=torch.uint8, device="cuda")
+""")
+    assert done.returncode == 0 and row["verdict"] == "yes"
+    assert row["peak_allocated_bytes"] > 50 * MiB and row["other_numbers"]["fits"] is True
+
+
 def test_what_dies_of_zeros_is_run_with_noise(fits):
     done, row, text = fits(DIVIDES)
     assert done.returncode == 0 and (row["verdict"], row["unknown"]) == ("yes", "noise"), text
