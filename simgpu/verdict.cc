@@ -132,6 +132,13 @@ Verdict judge(const ProcessFacts& facts) {
           "step "
           "frees them in time)",
           format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes));
+    } else if (facts.without_step != 0) {
+      verdict.fits = Fits::not_known;
+      verdict.reason = fmt::format(
+          "it was stopped (--steps) before {} had made a step, whose states were not there yet: "
+          "more steps would tell",
+          facts.without_step == 1 ? "an optimizer"
+                                  : fmt::format("{} optimizers", facts.without_step));
     }
   } else {
     verdict.caught = facts.out_of_memory;

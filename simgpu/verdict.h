@@ -4,6 +4,8 @@
 //                          out of memory twice, and went on      yes, after 2 out of memory
 //                          in less room than twice what one      not known
 //                          collection of Python's garbage freed
+//                          stopped (--steps) before each         not known
+//                          optimizer had made a step
 //   ended with an error    by out of memory                      no
 //                          with enough garbage to be collected   not known
 //                          by something else                     not known
@@ -58,6 +60,8 @@ struct ProcessFacts {
   };
   std::optional<Garbage> collected;
   std::optional<Garbage> waiting;
+  /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
+  std::uint64_t without_step = 0;
 };
 
 struct Verdict {

@@ -100,6 +100,9 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
     facts.exception = {exception.value("type", ""), exception.value("text", ""),
                        exception.value("out_of_memory", false)};
   }
+  if (told("stopped_after_steps").is_number()) {
+    facts.without_step = report.torch.value("optimizers_without_step", std::uint64_t{0});
+  }
   add_garbage(report, facts);
   return facts;
 }

@@ -185,9 +185,10 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command
-      .add_option("--steps", gpus.steps,
-                  "Stop the program after so many optimizer steps: what it says is of those, and "
-                  "what would come later is not seen")
+      .add_option(
+          "--steps", gpus.steps,
+          "Stop the program after so many optimizer steps, as it is about to make the next: "
+          "what it says is of those, and what would come later is not seen")
       ->check(whole_number());
   command.add_flag("--worst-case", gpus.worst_case,
                    "Feed the longest items that the data has, every third batch, where a "

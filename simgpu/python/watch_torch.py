@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+import weakref
 
 import torch
 
@@ -33,7 +34,7 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_estimates": {}, "stopped_after_steps": None, "garbage": [], "garbage_at_end": []}
+            "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [], "garbage_at_end": []}
 
 
 state = _nothing_yet()
@@ -230,20 +231,47 @@ def _makes_text(function):
     return wrapped
 
 
-def _step(*_):
-    state["steps"] += 1
-    library.simgpu_report_step()
-    if LAST_STEP and state["steps"] >= LAST_STEP:
+# A step of training is one of each optimizer: a GAN has two, and one that steps in the backward pass hundreds. It ends
+# as one of them begins its next.
+_stepped, _ever_stepped, _stops = weakref.WeakSet(), weakref.WeakSet(), []
+
+
+def _about_to_step(optimizer, *_):
+    """The steps that were asked for are made, and the pass for the next one, beside the states that they left."""
+    if LAST_STEP and state["steps"] >= LAST_STEP and optimizer in _stepped:
         _stop()
+
+
+def _step(optimizer, *_):
+    if optimizer in _stepped:
+        _stepped.clear()
+    _stepped.add(optimizer)
+    _ever_stepped.add(optimizer)
+    if len(_stepped) == 1:
+        state["steps"] += 1
+        library.simgpu_report_step()
+
+
+def _without_step() -> int:
+    """How many optimizers of what is on a GPU have made none. One that is around another leaves that to it, and has no
+    hooks."""
+    def is_due(one):
+        return (one not in _ever_stepped and "_optimizer_step_post_hooks" in vars(one)
+                and not any(isinstance(value, torch.optim.Optimizer) for value in vars(one).values())
+                and any(parameter.is_cuda and parameter.requires_grad
+                        for group in one.param_groups for parameter in group["params"]))
+    return sum(map(is_due, _alive(torch.optim.Optimizer)[0]))
 
 
 def _stop():
     """As the program was asked to (SIMGPU_STEPS). One that catches this goes on for a while."""
+    _stops.append(None)
     if state["stopped_after_steps"] is None:
         state["stopped_after_steps"] = state["steps"]
+        state["optimizers_without_step"] = _quietly(_without_step)() or 0
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             atexit.register(torch.distributed.destroy_process_group)
-    elif state["steps"] > LAST_STEP + 2:
+    elif len(_stops) > 3:
         os._exit(0)
     raise SystemExit(0)
 
@@ -379,7 +407,8 @@ def _watch():
         _add("watch_memory.py")
         _add("watch_program.py")
         _add("change_program.py")
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    register_optimizer_step_pre_hook(_about_to_step)
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
     torch._tensor_str._str = _makes_text(torch._tensor_str._str)

@@ -54,6 +54,15 @@ TEST(Verdict, GarbageThatMayBeCollectedLaterIsNoYes) {
   EXPECT_THAT(judge(facts).reason, HasSubstr("while 5.00 MiB were held by reference cycles"));
 }
 
+TEST(Verdict, StoppedBeforeAnOptimizerHadItsStatesIsNoYes) {
+  ProcessFacts facts = ended(How::exited, 0);
+  facts.without_step = 1;
+  EXPECT_EQ(judge(facts).fits, Fits::not_known);
+  EXPECT_THAT(judge(facts).reason, HasSubstr("(--steps) before an optimizer had made a step"));
+  facts.without_step = 2;
+  EXPECT_THAT(judge(facts).reason, HasSubstr("(--steps) before 2 optimizers had made a step"));
+}
+
 TEST(Verdict, WhatAHelperMetLastIsWhyItsCommandFailed) {
   ProcessFacts kernel = ended(How::exited, 0, 1, 0);
   EXPECT_EQ(judge(kernel).text(), "yes, after 1 out of memory");
