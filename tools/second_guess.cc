@@ -194,9 +194,14 @@ void judge_by_most(std::vector<FitsRun>& runs, const FitsRun& first, const FitsR
           row["notes"].push_back(estimate_note(row) + "; " + tried + "it takes as much");
           continue;
         }
-        add_to_reason(row, fmt::format("{}{} are allocated instead of {}", tried,
+        const char* const but =
+            (*other)["fits"] == true
+                ? ""
+                : ", which fits as well, but need not be the most: the host read integers or flags "
+                  "that nobody knows";
+        add_to_reason(row, fmt::format("{}{} are allocated instead of {}{}", tried,
                                        size_text((*other)["peak_allocated_bytes"]),
-                                       size_text((*before)["peak_allocated_bytes"])));
+                                       size_text((*before)["peak_allocated_bytes"]), but));
       } else if (number((*other)["peak_allocated_bytes"]) != 0) {
         add_to_reason(row,
                       tried + fmt::format("it is {}: {}", (*other)["verdict"].get<std::string>(),

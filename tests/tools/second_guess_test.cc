@@ -197,7 +197,8 @@ TEST(SecondGuess, IsTheMostWhereSizesFollowFromSuchNumbers) {
   const json more = judged_by(sized_row(140, true));
   EXPECT_EQ(more["fits"], nullptr);
   EXPECT_THAT(more["reason"].get<std::string>(),
-              HasSubstr("140.00 MiB are allocated instead of 100.00 MiB"));
+              HasSubstr("140.00 MiB are allocated instead of 100.00 MiB, which fits as well, but "
+                        "need not be the most"));
 
   json refused = without_success(sized_row(900, true), nullptr, "3 GiB asked");
   refused["by_estimates"] = false;
