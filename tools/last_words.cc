@@ -67,13 +67,21 @@ std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
 std::string why_it_ended(const std::vector<std::string>& lines) {
   std::string exception;
   bool in_traceback = false;
+  bool goes_on = false;  // what an exception says may begin on a line of its own
   for (const std::string& said : lines) {
-    const std::string_view line = without_rank(said);
+    std::string_view line = without_rank(said);
+    if (std::exchange(goes_on, false) && line.starts_with(' ')) {
+      line.remove_prefix(line.find_first_not_of(' '));
+      exception += " " + std::string(line);
+      continue;
+    }
     if (line.starts_with("Traceback (most recent call last)")) {
       in_traceback = true;
     } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
       in_traceback = false;
       if (exception.empty() || !is_of_launcher(line)) exception = line;
+      while (exception.ends_with(' ')) exception.pop_back();
+      goes_on = exception.ends_with(':');
     }
   }
   if (!exception.empty()) return exception;

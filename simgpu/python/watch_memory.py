@@ -122,6 +122,7 @@ class _Sites:
         main = threading.main_thread().ident
         if threading.get_ident() != main and not (frames and frames[-1].f_code.co_name == "_bootstrap"):
             running = sys._current_frames()
+            del running[threading.get_ident()]  # this very frame would hold itself, and all that is in it
             waiting = (one for one in running.values() if one.f_code.co_name == "_engine_run_backward")
             frame = next(waiting, running.get(main))
             while frame is not None:

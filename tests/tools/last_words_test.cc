@@ -19,6 +19,9 @@ TEST(LastWords, AreTheExceptionWhateverItsMessageGoesOnWith) {
             "pkg.NotFound: the 'requests' distribution was not found.");
   EXPECT_EQ(why("usage: train.py [--lr LR]\n\ntrain.py: error: unrecognized arguments: --lt\n\n"),
             "train.py: error: unrecognized arguments: --lt");
+  EXPECT_EQ(why("Traceback (most recent call last):\n  File \"a.py\", line 1\n"
+                "ImportError: \n\n        torchao not installed.\n        See the guide.\n"),
+            "ImportError: torchao not installed.");
   EXPECT_EQ(why(""), "");
 }
 
@@ -38,7 +41,7 @@ TEST(LastWords, AreTheLastExceptionThatIsNoLaunchers) {
                 "[rank1]: RuntimeError: shapes\n" +
                 launcher),
             "RuntimeError: shapes");
-  EXPECT_EQ(why(launcher), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+  EXPECT_EQ(why(launcher), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:");
 }
 
 TEST(LastWords, KnowWhatAProgressBarCameTo) {
