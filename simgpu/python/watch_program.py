@@ -98,9 +98,11 @@ def _wrapper(module) -> dict | None:
 def _optimizer(optimizer) -> dict:
     """Its states by device and dtype, in bytes; `numbers`: of the parameters that it steps."""
     groups = list(getattr(optimizer, "param_groups", ()))
-    parameters = {id(parameter): parameter for group in groups for parameter in group["params"]}
+    kept = getattr(optimizer, "state", {})
+    parameters = {id(parameter): parameter for group in groups for parameter in group["params"]
+                  if parameter.requires_grad or parameter in kept}  # it may have been given all that a model has
     states = {}
-    for of_parameter in list(getattr(optimizer, "state", {}).values()):
+    for of_parameter in list(kept.values()):
         for value in of_parameter.values() if isinstance(of_parameter, dict) else ():
             if isinstance(value, torch.Tensor) and value.numel() > 1:
                 value = getattr(value, "_local_tensor", value)

@@ -166,6 +166,21 @@ def test_states_are_not_told_by_numbers_that_the_optimizer_no_longer_has(advise)
     assert states["what"] == "states of AdamW" and states["bytes"] >= 190 * MiB, states
 
 
+def test_states_are_of_what_is_trained(advise):
+    """Not of all that the optimizer was given, as it is by most programs that freeze a part."""
+    states = advise("""
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(1024, 1024, bias=False), torch.nn.Linear(1024, 5120, bias=False)).cuda()
+model[0].requires_grad_(False)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(2):
+    model(torch.ones(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""", "--gpu", "1GiB", "--try", "none", status=0).cause("optimizer_states")
+    assert states["what"] == "states of AdamW: 8.0 bytes for each of 5.2 M parameters trained"
+
+
 # Half of what is reserved is free, in pieces of 2 MiB between others; nothing larger fits into them.
 IN_PIECES = """
 import torch
