@@ -12,6 +12,7 @@
 
 #include "simgpu/process/values.h"
 #include "simgpu/torch/device_tensor.h"
+#include "simgpu/torch/drawn_numbers.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -86,7 +87,7 @@ at::Tensor flags_like(const at::Tensor& result, bool value) {
 at::Tensor or_witness(const at::Tensor& tensor, bool known) {
   if (known) return (tensor.is_cuda() ? twin_of(tensor) : tensor).to(at::kDouble);
   at::Tensor one(at::detail::empty_strided_cpu({}, {}, at::kDouble));
-  one.fill_(kWitness);
+  one.fill_(drawn_number(tensor).value_or(kWitness));
   return one;
 }
 
@@ -149,7 +150,7 @@ at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c
   } else {
     if (!b->isScalar()) return {};
     left = or_witness(a, false);
-    right = or_witness(a, false);
+    right = or_witness({}, false);
     right.fill_(b->toScalar().toDouble());
   }
   const at::Tensor found = base == "aten::eq"   ? left.eq(right)

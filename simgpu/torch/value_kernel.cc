@@ -12,6 +12,7 @@
 
 #include "simgpu/torch/certain_flags.h"
 #include "simgpu/torch/device_tensor.h"
+#include "simgpu/torch/drawn_numbers.h"
 #include "simgpu/torch/guesses.h"
 
 namespace gapless::simgpu {
@@ -455,6 +456,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   if (facts_.base == "aten::equal" && knowledge != kKnown && !captures) simgpu_estimated(kFlag);
   if (!written.empty()) forget({}, written);
+  for (const at::Tensor& tensor : written) note_written(facts_, arguments, tensor);
   kernel_.callBoxed(op, keys, stack);
   if (inside.where().graph != nullptr) {
     note_captured(inside.where().graph, *stack, written);

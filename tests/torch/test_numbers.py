@@ -175,6 +175,22 @@ assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
 """
 
 
+def test_what_is_drawn_again_until_it_lies_between_bounds_ends(dryrun):
+    """As trunc_normal_ of newer versions draws: of numbers that nobody knows, but which were drawn, it is known how
+    large they are."""
+    _, (row,) = dryrun("--gpu", "1GiB", program="""
+import torch
+w = torch.empty(512, 512, device="cuda")
+for bounds in (0.06, 0.5, 100.0): torch.nn.init.trunc_normal_(w, std=0.02, a=-bounds, b=bounds)
+torch.nn.init.trunc_normal_(w, std=1, a=5, b=6)
+w.normal_(0, 0.02)
+while ((w < -0.06) | (w > 0.06)).any(): w.normal_(0, 0.02)
+while not (w.uniform_(-0.1, 0.1) < 0.2).all(): pass
+assert ((w + 1) > 0.3).all() and (w.add_(1) > 0.3).all()  # as of any unknown number
+""")
+    assert row["verdict"] == "yes", row
+
+
 def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):
     text, rows = dryrun("--gpu", "1GiB", program=MASKED)
     assert rows[0]["verdict"] == "yes" and "estimate" not in text
