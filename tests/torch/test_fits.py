@@ -413,53 +413,6 @@ def test_what_uses_no_gpu_is_run_once(fits):
     assert "not tried, as no GPU was used: native, expandable" in said.out
 
 
-def test_the_first_steps_may_be_enough(fits):
-    said = fits("""
-import torch
-weight = torch.nn.Parameter(torch.zeros(1000, device="cuda"))
-optimizer = torch.optim.SGD([weight], lr=1)
-for step in range(10 ** 9):
-    weight.grad = torch.zeros_like(weight)
-    try: optimizer.step()
-    except Exception: raise SystemExit(7)
-""", "--gpu", "1GiB", "--steps", "4")
-    assert said.row["fits"] is True and said.row["steps"] == said.row["stopped_after_steps"] == 4
-    assert "stopped after 4 steps, as asked (--steps)" in said.out
-
-
-# A GAN whose generator comes every third time, and optimizers that step in the backward pass.
-STEPS = {"gan": """
-critic, generator = (torch.nn.Parameter(torch.zeros(5 << 20, device="cuda")) for _ in range(2))
-optimizers = [torch.optim.Adam([one]) for one in (critic, generator)]
-for step in range(8):
-    for one, optimizer in zip((critic, generator), optimizers):
-        if one is critic or step % 3 == 2:
-            one.square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-""", "backward": """
-weights = [torch.nn.Parameter(torch.zeros(1 << 20, device="cuda")) for _ in range(10)]
-optimizers = {weight: torch.optim.Adam([weight]) for weight in weights}
-def step(weight):
-    optimizers[weight].step()
-    optimizers[weight].zero_grad()
-for weight in weights: weight.register_post_accumulate_grad_hook(step)
-for step in range(8): sum(weight.square().sum() for weight in weights).backward()
-"""}
-
-
-@pytest.mark.one_torch
-@pytest.mark.parametrize("kind, steps, states", [("gan", 2, None), ("gan", 3, 80), ("backward", 1, 80)])
-def test_a_step_is_one_of_each_optimizer(fits, kind, steps, states):
-    """Stopped before one of them has its states, it says nothing of what the program needs."""
-    said = fits("import torch" + STEPS[kind], "--gpu", "1GiB", "--steps", str(steps), status=0 if states else 3)
-    assert said.row["steps"] == said.row["stopped_after_steps"] == steps
-    if states is None:
-        assert "it was stopped (--steps) before an optimizer had made a step" in said.row["reason"]
-    else:
-        assert states * MiB <= said.row["memory"]["holders"]["optimizer_states"] < (states + 1) * MiB
-
-
 # --- data ---------------------------------------------------------------------------------------------------
 
 CORPUS = """

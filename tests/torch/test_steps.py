@@ -1,0 +1,54 @@
+"""--steps: a program is stopped after so many steps of training, which are one of each optimizer."""
+import pytest
+
+MiB = 1 << 20
+
+
+def test_the_first_steps_may_be_enough(dryrun):
+    text, (row,) = dryrun("--gpu", "1GiB", "--steps", "4", program="""
+import torch
+weight = torch.nn.Parameter(torch.zeros(1000, device="cuda"))
+optimizer = torch.optim.SGD([weight], lr=1)
+for step in range(10 ** 9):
+    weight.grad = torch.zeros_like(weight)
+    try: optimizer.step()
+    except Exception: raise SystemExit(7)
+""")
+    assert row["fits"] is True and row["steps"] == row["stopped_after_steps"] == 4
+    assert "stopped after 4 steps, as asked (--steps)" in text
+
+
+# A GAN whose generator comes every third time, and optimizers that step in the backward pass: of 40 MiB each.
+PROGRAMS = {"gan": """
+import torch
+critic, generator = (torch.nn.Parameter(torch.zeros(5 << 20, device="cuda")) for _ in range(2))
+optimizers = [torch.optim.Adam([one]) for one in (critic, generator)]
+for step in range(8):
+    for one, optimizer in zip((critic, generator), optimizers):
+        if one is critic or step % 3 == 2:
+            one.square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+""", "backward": """
+import torch
+weights = [torch.nn.Parameter(torch.zeros(1 << 20, device="cuda")) for _ in range(10)]
+optimizers = {weight: torch.optim.Adam([weight]) for weight in weights}
+def step(weight):
+    optimizers[weight].step()
+    optimizers[weight].zero_grad()
+for weight in weights: weight.register_post_accumulate_grad_hook(step)
+for step in range(8): sum(weight.square().sum() for weight in weights).backward()
+"""}
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("name, steps, has_states", [("gan", 2, False), ("gan", 3, True), ("backward", 1, True)])
+def test_a_step_is_one_of_each_optimizer(dryrun, name, steps, has_states):
+    """Stopped before one of them has its states, it says nothing of what the program needs."""
+    _, (row,) = dryrun("--gpu", "1GiB", "--steps", str(steps), program=PROGRAMS[name])
+    assert row["steps"] == row["stopped_after_steps"] == steps
+    if has_states:
+        assert row["verdict"] == "yes" and row["peak_allocated_bytes"] >= (40 + 80) * MiB
+    else:
+        assert row["fits"] is None
+        assert "it was stopped (--steps) before an optimizer had made a step" in row["reason"]
