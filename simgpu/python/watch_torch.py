@@ -34,7 +34,8 @@ library.simgpu_report_stem.restype = ctypes.c_char_p
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [], "garbage_at_end": []}
+            "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
+            "garbage_at_end": []}
 
 
 state = _nothing_yet()
@@ -234,6 +235,7 @@ def _makes_text(function):
 # A step of training is one of each optimizer: a GAN has two, and one that steps in the backward pass hundreds. It ends
 # as one of them begins its next.
 _stepped, _ever_stepped, _stops = weakref.WeakSet(), weakref.WeakSet(), []
+in_child.append(_stepped.clear)
 
 
 def _about_to_step(optimizer, *_):

@@ -1,29 +1,18 @@
 #include "simgpu/torch/certain_flags.h"
 
-#include <atomic>
-#include <mutex>
+#include "simgpu/torch/storage_notes.h"
 
 namespace gapless::simgpu {
 namespace {
 
-// A check makes a few and asks at once.
-constexpr std::size_t kKept = 64;
-
-struct Noted {
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-  std::uint32_t version = 0;
+struct AllAre {
   bool value = false;
+  std::uint32_t version = 0;  // of the tensor, when that was so
 };
 
-struct AllNoted {
-  std::mutex mutex;
-  std::vector<Noted> ring;
-  std::size_t next = 0;
-  std::atomic<bool> any{false};
-};
-
-AllNoted& noted() {
-  static AllNoted& all = *new AllNoted;  // as long as there are tensors
+// A check makes a few and asks at once.
+StorageNotes<AllAre, 64>& noted() {
+  static auto& all = *new StorageNotes<AllAre, 64>;  // as long as there are tensors
   return all;
 }
 
@@ -62,34 +51,19 @@ void note_certain(const at::Tensor& flags, bool value) {
       flags.storage().nbytes() != static_cast<std::size_t>(flags.numel())) {
     return;
   }
-  AllNoted& all = noted();
-  const std::scoped_lock lock(all.mutex);
-  Noted made{flags.storage().getWeakStorageImpl(), *version, value};
-  if (all.ring.size() < kKept) {
-    all.ring.push_back(std::move(made));
-  } else {
-    all.ring[all.next++ % kKept] = std::move(made);
-  }
-  all.any = true;
+  noted().note(flags, {value, *version});
 }
 
 std::optional<bool> certain(const at::Tensor& flags) {
-  AllNoted& all = noted();
-  if (!all.any || !is_flags(flags)) return std::nullopt;
-  const auto version = version_of(flags);
-  const std::scoped_lock lock(all.mutex);
-  for (const Noted& one : all.ring) {
-    if (one.storage._unsafe_get_target() == flags.storage().unsafeGetStorageImpl() &&
-        !one.storage.expired() && version == one.version) {
-      return one.value;
-    }
-  }
-  return std::nullopt;
+  if (!is_flags(flags)) return std::nullopt;
+  const auto found = noted().of(flags);
+  if (!found || version_of(flags) != found->version) return std::nullopt;
+  return found->value;
 }
 
 std::optional<std::int64_t> follows_from_certain(const OperatorFacts& facts,
                                                  const c10::IValue* arguments) {
-  if (!noted().any || facts.arguments.empty()) return std::nullopt;
+  if (!noted().any() || facts.arguments.empty()) return std::nullopt;
   const auto first = certain_of(arguments[0]);
   if (!first) return std::nullopt;
   const std::string& base = facts.base;

@@ -1,38 +1,17 @@
 #include "simgpu/torch/drawn_numbers.h"
 
-#include <array>
-#include <atomic>
-#include <mutex>
+#include "simgpu/torch/storage_notes.h"
 
 namespace gapless::simgpu {
 namespace {
 
-struct Drawn {
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-  double like = 0;
-};
-
-// What was drawn is asked for at once, or never.
-struct AllDrawn {
-  std::mutex mutex;
-  std::array<std::optional<Drawn>, 8> ring;
-  std::size_t next = 0;
-  std::atomic<bool> any{false};
-
-  std::optional<Drawn>* find(const at::Tensor& tensor) {
-    for (std::optional<Drawn>& one : ring) {
-      if (one && one->storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
-          !one->storage.expired()) {
-        return &one;
-      }
-    }
-    return nullptr;
-  }
-};
-
-AllDrawn& drawn() {
-  static AllDrawn& all = *new AllDrawn;  // as long as there are tensors
+StorageNotes<double, 8>& drawn() {
+  static auto& all = *new StorageNotes<double, 8>;  // as long as there are tensors
   return all;
+}
+
+bool may_be_drawn(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_cuda() && tensor.has_storage();
 }
 
 std::optional<double> drawn_by(const OperatorFacts& facts, const c10::IValue* arguments) {
@@ -48,24 +27,13 @@ std::optional<double> drawn_by(const OperatorFacts& facts, const c10::IValue* ar
 
 void note_written(const OperatorFacts& facts, const c10::IValue* arguments,
                   const at::Tensor& written) {
-  const auto like = drawn_by(facts, arguments);
-  AllDrawn& all = drawn();
-  if ((!like && !all.any) || !written.is_cuda() || !written.has_storage()) return;
-  const std::scoped_lock lock(all.mutex);
-  if (std::optional<Drawn>* const before = all.find(written)) before->reset();
-  if (!like) return;
-  all.ring[all.next++ % all.ring.size()] = Drawn{written.storage().getWeakStorageImpl(), *like};
-  all.any = true;
+  if (!may_be_drawn(written)) return;
+  if (const auto like = drawn_by(facts, arguments)) return drawn().note(written, *like);
+  drawn().forget(written);
 }
 
 std::optional<double> drawn_number(const at::Tensor& tensor) {
-  AllDrawn& all = drawn();
-  if (!all.any || !tensor.defined() || !tensor.is_cuda() || !tensor.has_storage()) {
-    return std::nullopt;
-  }
-  const std::scoped_lock lock(all.mutex);
-  const std::optional<Drawn>* const found = all.find(tensor);
-  return found == nullptr ? std::nullopt : std::optional((*found)->like);
+  return may_be_drawn(tensor) ? drawn().of(tensor) : std::nullopt;
 }
 
 }  // namespace gapless::simgpu

@@ -17,7 +17,7 @@
 namespace gapless::simgpu {
 namespace {
 
-constexpr double kWitness = 0.5;  // an unknown number
+constexpr double kWitness = 0.5;  // an unknown number, drawn_numbers.h apart
 
 // Each row's choices, all different: in turn, spread, or by chance.
 class Chooser {
@@ -83,12 +83,16 @@ at::Tensor flags_like(const at::Tensor& result, bool value) {
   return flags;
 }
 
-// The numbers as doubles; those that nobody knows, as an unknown number.
+at::Tensor of_number(double number) {
+  at::Tensor one(at::detail::empty_strided_cpu({}, {}, at::kDouble));
+  one.fill_(number);
+  return one;
+}
+
+// The numbers as doubles; those that nobody knows, as one that is like them.
 at::Tensor or_witness(const at::Tensor& tensor, bool known) {
   if (known) return (tensor.is_cuda() ? twin_of(tensor) : tensor).to(at::kDouble);
-  at::Tensor one(at::detail::empty_strided_cpu({}, {}, at::kDouble));
-  one.fill_(drawn_number(tensor).value_or(kWitness));
-  return one;
+  return of_number(drawn_number(tensor).value_or(kWitness));
 }
 
 bool is_same(const at::Tensor& a, const at::Tensor& b) {
@@ -150,8 +154,7 @@ at::Tensor guess_predicate(const std::string& base, const at::Tensor& a, const c
   } else {
     if (!b->isScalar()) return {};
     left = or_witness(a, false);
-    right = or_witness({}, false);
-    right.fill_(b->toScalar().toDouble());
+    right = of_number(b->toScalar().toDouble());
   }
   const at::Tensor found = base == "aten::eq"   ? left.eq(right)
                            : base == "aten::ne" ? left.ne(right)

@@ -162,19 +162,6 @@ def test_compiled_code_may_make_texts(dryrun):
     assert rows[0]["fits"] is True
 
 
-# The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
-MASKED = """
-import torch
-mask = torch.tensor([True, False, True, True]).cuda()
-unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
-assert len(torch.masked_select(unknown[0], mask)) == 3
-assert len(unknown.masked_select(mask)) == len(unknown.masked_select(mask[:, None])) == 12  # broadcast
-kept = torch.randn(3, device="cuda", requires_grad=True)
-(torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
-assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
-"""
-
-
 def test_what_is_drawn_again_until_it_lies_between_bounds_ends(dryrun):
     """As trunc_normal_ of newer versions draws: of numbers that nobody knows, but which were drawn, it is known how
     large they are."""
@@ -189,6 +176,19 @@ while not (w.uniform_(-0.1, 0.1) < 0.2).all(): pass
 assert ((w + 1) > 0.3).all() and (w.add_(1) > 0.3).all()  # as of any unknown number
 """)
     assert row["verdict"] == "yes", row
+
+
+# The backward pass of masked_scatter is a masked_select of gradients, which nobody knows.
+MASKED = """
+import torch
+mask = torch.tensor([True, False, True, True]).cuda()
+unknown = torch.randn(4, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
+assert len(torch.masked_select(unknown[0], mask)) == 3
+assert len(unknown.masked_select(mask)) == len(unknown.masked_select(mask[:, None])) == 12  # broadcast
+kept = torch.randn(3, device="cuda", requires_grad=True)
+(torch.zeros(4, device="cuda").masked_scatter(mask, kept) * unknown[0]).sum().backward()
+assert len(torch.bincount(mask.long(), weights=unknown[0])) == 2
+"""
 
 
 def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):

@@ -109,14 +109,6 @@ def test_with_the_other_allocators_as_well(tmp_path):
     assert done.returncode == 0 and [row["verdict"] for row in rows] == ["yes, at the most"] * 3
 
 
-DIVIDES = """
-import torch
-x = torch.randn(2048, 2048).cuda()
-y = x @ x
-z = torch.zeros(1 << 26, device="cuda") * (1 / y.std().item())
-"""
-
-
 def test_what_makes_sure_of_unknown_boxes_goes_on(fits):
     """As DETR's loss does before it matches them: no corner lies before the other."""
     done, row, _ = fits(TRAINS + """
@@ -126,6 +118,14 @@ room = torch.empty(50 << 20, dtype=torch.uint8, device="cuda")
 """)
     assert done.returncode == 0 and row["verdict"] == "yes"
     assert row["peak_allocated_bytes"] > 50 * MiB and row["other_numbers"]["fits"] is True
+
+
+DIVIDES = """
+import torch
+x = torch.randn(2048, 2048).cuda()
+y = x @ x
+z = torch.zeros(1 << 26, device="cuda") * (1 / y.std().item())
+"""
 
 
 def test_what_dies_of_zeros_is_run_with_noise(fits):
