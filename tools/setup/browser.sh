@@ -12,4 +12,4 @@ if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; the
 fi
 [ -x .venv/bin/python ] || python3 -m venv .venv
 .venv/bin/python -c 'import selenium, pytest' 2>/dev/null ||
-  .venv/bin/pip install -q --disable-pip-version-check selenium pytest
+  tools/setup/install.sh .venv selenium pytest

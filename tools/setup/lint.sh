@@ -26,5 +26,5 @@ if [ "$what" != format ]; then
   git ls-files '*.cc' | grep -v '^tests/' | grep -Fx -f <(printf '%s\n' "${compiled[@]}") |
     awk -v every=$every 'every == 1 || NR % every == 1' |
     xargs -P "$(nproc)" -n $at_once clang-tidy -p build/lint --quiet --warnings-as-errors='*' \
-      --extra-arg=-Wno-unknown-warning-option
+      --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-command-line-argument
 fi

@@ -15,23 +15,13 @@ others=(transformers psutil ipython)  # psutil: what accelerate needs beside tor
 wanted="${packages[*]} ${others[*]}"
 if [ "$kind" = libraries ]; then wanted=$(cat tools/setup/libraries.txt); fi
 if [ "$(cat "$venv/ready" 2> /dev/null)" = "$wanted" ]; then exit; fi
-if [ -n "$kind" ]; then tools/setup/torch.sh "$version"; fi
+if [ "$kind" = libraries ]; then tools/setup/torch.sh "$version"; fi
 echo "installing torch $version $kind (a minute or two)"
 rm -rf "$venv"
 python3 -m venv "$venv"
-# Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again.
-install() { "$venv/bin/pip" install -q --disable-pip-version-check "$@" 2> >(grep -v "^ERROR\|^torch" >&2); }
-# What another environment has already is neither fetched nor unpacked again. Not what each has of its own.
-link() { # link ENVIRONMENT [PATTERN...]: its packages, without those
-  local site others=(! -name 'pip*' ! -name 'setuptools*' ! -name 'pkg_resources' ! -name '*distutils*')
-  site=$(echo "$venv"/lib/python3*/site-packages)
-  for pattern in "${@:2}"; do others+=(! -name "$pattern"); done
-  find "$1"/lib/python3*/site-packages -mindepth 1 -maxdepth 1 "${others[@]}" -print0 |
-    xargs -0 sh -c 'cp -alt "$0" "$@" 2> /dev/null || cp -at "$0" "$@"' "$site"
-}
+install() { tools/setup/install.sh "$venv" "$@"; }
 if [ "$kind" = full ]; then
-  link ".venv-torch-$version"
-  install "torch==$version.*"
+  install "torch==$version.*" accelerate "${packages[@]}" "${others[@]}"
 elif [ "$kind" = libraries ]; then
   # Behind its own packages stand those of the other environment.
   echo "$PWD"/.venv-torch-"$version"/lib/python3*/site-packages > "$(echo "$venv"/lib/python3*/site-packages)/torch.pth"
@@ -40,9 +30,6 @@ elif [ "$kind" = libraries ]; then
   install "$(grep '^wheel==' tools/setup/libraries.txt)"
   DS_BUILD_OPS=0 install --no-deps --no-build-isolation -r tools/setup/libraries.txt
 else
-  for other in .venv-torch-[0-9].[0-9][0-9]; do
-    [ "$(cat "$other/ready" 2> /dev/null)" != "$wanted" ] || { link "$other" 'torch*' 'functorch*' 'triton*' && break; }
-  done
   # torch names its CUDA wheels as requirements, and accelerate names torch. Triton is needed.
   install --no-deps "torch==$version.*" accelerate
   triton=$("$venv/bin/python" -c "
@@ -50,4 +37,11 @@ from importlib.metadata import requires
 print(next(r.split(';')[0].replace(' ', '') for r in requires('torch') if r.startswith('triton')))")
   install "$triton" "${packages[@]}" "${others[@]}"
 fi
+# Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again. What
+# another environment compiled serves this one wherever the files are the same.
+site=$(realpath "$venv"/lib/python3*/site-packages)
+for other in .venv-torch-[0-9].[0-9][0-9]; do
+  [ ! -e "$other/ready" ] || (cd "$other"/lib/python3*/site-packages && find . -name '*.pyc' -print0 | xargs -0 cp --parents -lnt "$site")
+done
+"$venv/bin/python" -m compileall -q -j "$(nproc)" "$site" > /dev/null || true  # templates that are no Python
 echo "$wanted" > "$venv/ready"
