@@ -84,6 +84,20 @@ bool for_each_run(const at::Tensor& tensor, F&& f) {
   }
 }
 
+// Calls f(i, offset in bytes) for each number, in their order.
+template <class F>
+void for_each_number(const at::Tensor& tensor, F&& f) {
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    std::int64_t offset = 0;
+    std::int64_t rest = i;
+    for (std::int64_t d = tensor.dim() - 1; d >= 0; --d) {
+      offset += rest % tensor.size(d) * tensor.stride(d);
+      rest /= tensor.size(d);
+    }
+    f(i, static_cast<std::uint64_t>(offset * tensor.element_size()));
+  }
+}
+
 char* values_of(const at::Tensor& twin) { return static_cast<char*>(twin.data_ptr()); }
 
 }  // namespace
@@ -160,17 +174,25 @@ void forget_where(const at::Tensor& tensor, const at::Tensor& flags) {
   const auto size = static_cast<std::uint64_t>(tensor.element_size());
   const at::Tensor in_order = flags.contiguous();
   const bool* const flag = in_order.const_data_ptr<bool>();
-  std::vector<std::int64_t> at(static_cast<std::size_t>(tensor.dim()));
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    if (!flag[i]) continue;
-    std::int64_t offset = 0;
-    std::int64_t rest = i;
-    for (std::int64_t d = tensor.dim() - 1; d >= 0; --d) {
-      offset += rest % tensor.size(d) * tensor.stride(d);
-      rest /= tensor.size(d);
-    }
-    simgpu_forget_values(extent.begin + static_cast<std::uint64_t>(offset) * size, size);
-  }
+  for_each_number(tensor, [&](std::int64_t i, std::uint64_t offset) {
+    if (flag[i]) simgpu_forget_values(extent.begin + offset, size);
+  });
+}
+
+at::Tensor known_where(const at::Tensor& tensor, int& least) {
+  const at::Tensor flags(at::detail::empty_cpu(tensor.sizes(), at::kBool));
+  flags.zero_();
+  least = kKnown;
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr || !simgpu_knows_any(extent.begin, extent.bytes)) return flags;
+  const auto size = static_cast<std::uint64_t>(tensor.element_size());
+  bool* const flag = flags.mutable_data_ptr<bool>();
+  for_each_number(tensor, [&](std::int64_t i, std::uint64_t offset) {
+    const int knowledge = simgpu_knowledge(extent.begin + offset, size);
+    flag[i] = knowledge != kNone;
+    if (flag[i]) least = std::min(least, knowledge);
+  });
+  return flags;
 }
 
 void note_written_by(void* graph, const at::Tensor& tensor) {

@@ -39,6 +39,10 @@ void forget_values(const at::Tensor& tensor);
 /// Of those numbers where `flags`, of the same sizes, is not zero, nothing is known any more.
 void forget_where(const at::Tensor& tensor, const at::Tensor& flags);
 
+/// A flag for each of its numbers: whether anything is known of it; and the least that is known of
+/// those.
+at::Tensor known_where(const at::Tensor& tensor, int& least);
+
 /// A graph's kernels write to it.
 void note_written_by(void* graph, const at::Tensor& tensor);
 

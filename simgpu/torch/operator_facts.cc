@@ -22,6 +22,12 @@ constexpr std::array<std::string_view, 12> kFills = {
     "aten::normal_", "aten::random_",    "aten::exponential_", "aten::bernoulli_",
     "aten::cauchy_", "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_"};
 
+// In place as well: some of the numbers, and each by itself.
+constexpr std::array<std::string_view, 11> kWritesInPart = {
+    "aten::scatter_",       "aten::index_put_",   "aten::_index_put_impl_", "aten::index_copy_",
+    "aten::index_fill_",    "aten::masked_fill_", "aten::masked_scatter_",  "aten::put_",
+    "aten::fill_diagonal_", "aten::scatter_add_", "aten::index_add_"};
+
 // Results that are given as arguments, without being called out=.
 constexpr std::array<std::string_view, 2> kOnlyWrite = {"aten::_cummax_helper",
                                                         "aten::_cummin_helper"};
@@ -89,6 +95,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   for (const c10::Argument& result : schema.returns()) {
     facts.fresh.push_back(holds_tensors(result.type()) && result.alias_info() == nullptr);
   }
+  facts.in_part = is_one_of(facts.base, kWritesInPart);
   facts.copies = facts.base == "aten::copy_";
   facts.reads_back = facts.base == "aten::_local_scalar_dense";
   if (facts.base == "aten::masked_select") {

@@ -39,6 +39,7 @@ struct OperatorFacts {
   int generator = -1;       // the argument that is one
   int dim = -1;             // "dim"
   bool writes = false;      // any argument
+  bool in_part = false;     // some numbers of its first argument, each by itself
   bool computable = false;  // on the CPU, to the same result
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
   bool reads_back = false;  // aten::_local_scalar_dense

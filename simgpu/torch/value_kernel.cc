@@ -14,6 +14,7 @@
 #include "simgpu/torch/device_tensor.h"
 #include "simgpu/torch/drawn_numbers.h"
 #include "simgpu/torch/guesses.h"
+#include "simgpu/torch/partly_written.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -122,12 +123,17 @@ struct ValueKernel::Computation {
   bool done = false;
 };
 
+// The same, with one number and with another for what nobody knows.
+struct ValueKernel::InPart {
+  Computation with_zeros, with_ones;
+};
+
 ValueKernel::ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel)
     : facts_(std::move(facts)), kernel_(std::move(kernel)) {}
 
-int ValueKernel::look(const c10::IValue* arguments) const {
+int ValueKernel::look(const c10::IValue* arguments, std::size_t from) const {
   int least = kKnown;
-  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
+  for (const std::size_t i : c10::irange(from, facts_.arguments.size())) {
     const Role role = facts_.arguments[i].role;
     if (role == Role::other) continue;
     const bool is_whole = each_tensor(arguments[i], [&](const at::Tensor& tensor) {
@@ -202,6 +208,37 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
     computation.done = false;
   }
   return computation.done;
+}
+
+// Of an operator that writes to some places of its first argument, of which not all is known.
+std::optional<ValueKernel::InPart> ValueKernel::prepare_part(const c10::IValue* arguments) const {
+  if (!facts_.in_part || !facts_.computable || !arguments[0].isTensor()) return std::nullopt;
+  const at::Tensor& tensor = arguments[0].toTensor();
+  if (!is_on_device(tensor) || !is_small(tensor)) return std::nullopt;
+  const int knowledge = look(arguments, 1);
+  if (knowledge == kNone) return std::nullopt;
+  const OnCpu on_cpu;
+  InPart made{prepare(arguments, knowledge), prepare(arguments, knowledge)};
+  try {
+    fill_unknown(made.with_ones.written.front(), tensor, 1);
+    const int least = fill_unknown(made.with_zeros.written.front(), tensor, 0);
+    made.with_zeros.knowledge = std::min(knowledge, least);
+  } catch (const std::exception&) {  // numbers of a type that has no such operators
+    return std::nullopt;
+  }
+  return made;
+}
+
+bool ValueKernel::keep_part(const c10::OperatorHandle& op, InPart& part, const at::Tensor& tensor) {
+  if (!compute(op, part.with_zeros) || !compute(op, part.with_ones)) return false;
+  try {
+    const OnCpu on_cpu;
+    write_part(tensor, part.with_zeros.written.front(), part.with_ones.written.front(),
+               part.with_zeros.knowledge);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
 }
 
 void ValueKernel::keep(const Computation& computation, Stack& results,
@@ -429,6 +466,8 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const auto most = size_known == kKnown ? std::nullopt : most_of_size(arguments);
   const bool counts = knowledge != kKnown && counts_unknown(arguments);
   const bool computes = facts_.computable && knowledge != kNone && !most;
+  std::optional<InPart> part;
+  if (!computes && !captures) part = prepare_part(arguments);
   const std::vector<at::Tensor> written = written_by(arguments, computes);
   Computation computation;
   if (computes) {
@@ -464,6 +503,8 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const bool computed = computes && (computation.done || compute(op, computation));
   if (computed) {
     keep(computation, *stack, written);
+  } else if (part && keep_part(op, *part, written.front())) {
+    return;
   } else if (facts_.copies) {
     return;  // as bytes, they took along what is known of them
   } else {

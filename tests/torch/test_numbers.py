@@ -18,6 +18,28 @@ def test_what_follows_from_the_hosts_numbers_is_right(simulate):
     assert {name: value for name, value in values.items() if value != "ok"} == {}
 
 
+WRITES_IN_PART = """
+import torch
+
+ids = torch.empty(4, dtype=torch.long, device="cuda")
+ids[torch.tensor([True, False, True, True]).cuda()] = torch.tensor([5, 6, 7]).cuda()
+assert ids[0].item() == 5 and ids[2:].tolist() == [6, 7]
+ids.index_put_((torch.tensor([0, 2]).cuda(),), torch.tensor([1, 1]).cuda(), accumulate=True)
+assert ids[2].item() == 7
+ids.scatter_add_(0, torch.tensor([0]).cuda(), torch.tensor([1]).cuda())
+"""
+
+
+def test_what_is_written_to_some_places_is_known_there(dryrun):
+    """And nowhere else; what is added to a number that nobody knows is not known."""
+    _, rows = dryrun("--gpu", "2GiB", program=WRITES_IN_PART)
+    assert rows[0]["fits"] is True and rows[0]["estimates_from"] is None
+    for more in ("ids[1].item()", "ids.index_put_((ids[3:] - 6,), ids[3:].clone(), accumulate=True); ids[1].item()",
+                 "torch.empty_like(ids).scatter_(0, ids, ids).tolist()"):
+        _, rows = dryrun("--gpu", "2GiB", program=WRITES_IN_PART + more)
+        assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:10")
+
+
 SELECTS = """
 import torch
 

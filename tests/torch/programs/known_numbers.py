@@ -21,6 +21,20 @@ def written(tensor, place, value):
     return made
 
 
+def filled(*places):
+    """What is written at these places of memory in which nothing was: row numbers."""
+    made = torch.empty_like(ids)
+    for i, place in enumerate(places):
+        made[place] = i
+    return made
+
+
+def packed(lengths):
+    """Text of those lengths, as torch.nn.LSTM reads it, and back."""
+    rows = torch.nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    return torch.nn.utils.rnn.pad_packed_sequence(rows, batch_first=True)
+
+
 CASES = {
     "mask": lambda: x[mask],
     "rows by a mask": lambda: x[flags].shape,
@@ -29,6 +43,14 @@ CASES = {
     "rows written by a mask": lambda: written(ids, flags, -1),
     "by indices": lambda: x[order, 2:5],
     "written by indices": lambda: written(x, order, y),
+    "written over nothing, by masks": lambda: filled(mask, ~mask),
+    "written over nothing, by rows": lambda: filled(flags, 1),
+    "written over nothing, by indices": lambda: filled(order[:2], order[2:]),
+    "scattered over nothing": lambda: torch.empty_like(order).scatter_(0, order, lengths),
+    "copied over nothing": lambda: torch.empty_like(x).index_copy_(0, order, y),
+    "filled over nothing": lambda: torch.empty_like(x).masked_fill_(mask, 1.0).masked_fill_(~mask, 2.0),
+    "masked_scatter over nothing": lambda: torch.empty_like(ids).masked_scatter_(mask | ~mask, ids.flip(0)),
+    "a packed sequence": lambda: packed(lengths),
     "accumulated": lambda: torch.zeros_like(x).index_put((ids % 4, ids % 7), x, accumulate=True),
     "masked_select": lambda: torch.masked_select(ids, mask),
     "masked_scatter": lambda: ids.masked_scatter(mask, ids.flip(0)),
