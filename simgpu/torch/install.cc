@@ -1,4 +1,5 @@
-// Puts a ValueKernel in the place of every CUDA kernel that is in torch's dispatcher.
+// Puts a ValueKernel in the place of every CUDA kernel that is in torch's dispatcher, and a
+// SparseKernel in that of a few for sparse tensors.
 //
 // aten::copy_ and what else has one kernel for all devices that launches CUDA's directly gets one
 // for CUDA. The dispatcher keeps what was there before, and would warn of it: that is not the
@@ -11,6 +12,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "simgpu/torch/sparse_kernel.h"
 #include "simgpu/torch/value_kernel.h"
 
 namespace gapless::simgpu {
@@ -20,17 +22,27 @@ class Quiet final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-void install_for(const c10::OperatorName& name) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  const auto op = dispatcher.findSchema(name);
-  if (!op || has_no_values(*op)) return;
-  auto kernel = std::make_unique<ValueKernel>(
-      OperatorFacts::of(*op), op->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA));
+template <class Kernel>
+void put(const c10::OperatorName& name, c10::DispatchKey key, std::unique_ptr<Kernel> kernel) {
   // Kept for as long as the process runs: other libraries' destructors still use operators.
   static auto* const registered = new std::vector<c10::RegistrationHandleRAII>;
-  registered->push_back(dispatcher.registerImpl(
-      name, c10::DispatchKey::CUDA, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
-      std::nullopt, nullptr, "the simulated GPU's"));
+  registered->push_back(c10::Dispatcher::singleton().registerImpl(
+      name, key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
+      nullptr, "the simulated GPU's"));
+}
+
+void install_for(const c10::OperatorName& name) {
+  const auto op = c10::Dispatcher::singleton().findSchema(name);
+  if (!op || has_no_values(*op)) return;
+  put(name, c10::DispatchKey::CUDA,
+      std::make_unique<ValueKernel>(OperatorFacts::of(*op),
+                                    op->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA)));
+}
+
+void install_for_sparse(const c10::OperatorName& name, c10::DispatchKey key) {
+  const auto op = c10::Dispatcher::singleton().findSchema(name);
+  if (!op || !is_for_sparse(*op)) return;
+  put(name, key, std::make_unique<SparseKernel>(*op, op->getComputedKernelForDispatchKey(key)));
 }
 
 }  // namespace
@@ -47,5 +59,12 @@ extern "C" SIMGPU_API void simgpu_torch_install() {
   for (const c10::OperatorName& name : names) {
     if (!done->insert(name.name + "." + name.overload_name).second) continue;
     gapless::simgpu::install_for(name);
+  }
+  for (const auto key : {c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA}) {
+    for (const c10::OperatorName& name : dispatcher.getAllOpNamesForDispatchKey(key)) {
+      const std::string whole = name.name + "." + name.overload_name;
+      if (!done->insert(c10::toString(key) + std::string(" ") + whole).second) continue;
+      gapless::simgpu::install_for_sparse(name, key);
+    }
   }
 }

@@ -6,14 +6,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/record_function.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/irange.h>
 
 #include "simgpu/torch/certain_flags.h"
 #include "simgpu/torch/device_tensor.h"
 #include "simgpu/torch/drawn_numbers.h"
 #include "simgpu/torch/guesses.h"
+#include "simgpu/torch/operator_scope.h"
 #include "simgpu/torch/partly_written.h"
 
 namespace gapless::simgpu {
@@ -21,13 +20,6 @@ namespace {
 
 using Role = OperatorFacts::Role;
 using Guess = OperatorFacts::Guess;
-
-// Estimate of process_record.h.
-constexpr int kNumber = 0;
-constexpr int kInteger = 1;
-constexpr int kBound = 2;
-constexpr int kFlag = 3;
-constexpr int kSize = 4;
 
 bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
@@ -38,11 +30,6 @@ bool is_integer(const at::Tensor& tensor) {
 bool may_steer(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
   return is_integer(tensor) && type != at::kByte && type != at::kChar && is_small(tensor);
-}
-
-bool takes_most() {
-  static const bool most = simgpu_unknown().most;
-  return most;
 }
 
 // Calls f(tensor) for each that an argument or a result holds, until f is false.
@@ -68,38 +55,6 @@ c10::IValue with_tensors(const c10::IValue& value, F&& f) {
   }
   return value;
 }
-
-// The CPU's operators run by themselves: no autograd, no autocast, nobody who listens.
-class OnCpu {
-  c10::impl::ForceDispatchKeyGuard keys_{
-      c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
-      c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
-          c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)};
-  at::DisableRecordFunctionGuard unheard_;
-};
-
-// Inside an operator, for the calling thread.
-class Inside {
- public:
-  explicit Inside(bool computes) : where_(*simgpu_operator()), before_(where_) {
-    ++where_.operators;
-    if (computes) ++where_.computing;
-    where_.graph = nullptr;
-  }
-  ~Inside() {
-    void* const graph = where_.graph != nullptr ? where_.graph : before_.graph;
-    where_ = before_;
-    where_.graph = graph;
-  }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
-  SimgpuOperator& where() { return where_; }
-
- private:
-  SimgpuOperator& where_;
-  SimgpuOperator before_;
-};
 
 std::optional<at::Device> device_in(const c10::IValue* arguments, std::size_t count) {
   std::optional<at::Device> device;

@@ -40,6 +40,30 @@ def test_what_is_written_to_some_places_is_known_there(dryrun):
         assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:10")
 
 
+SPARSE = """
+import torch
+
+places = torch.tensor([[0, 1, 1], [2, 0, 0]]).cuda()
+nobody_knows = (torch.randn(3, 1 << 20, device="cuda") @ torch.randn(1 << 20, 4, device="cuda")).long().t()[:2]
+matrix = lambda places: torch.sparse_coo_tensor(places, torch.ones(3, device="cuda"), (4, 4), check_invariants=False)
+assert matrix(places).coalesce()._nnz() == 2
+"""
+
+
+def test_places_of_sparse_tensors_that_nobody_knows_are_told(dryrun):
+    """All of them are taken to differ."""
+    _, rows = dryrun("--gpu", "2GiB", program=SPARSE)
+    assert rows[0]["fits"] is True and rows[0]["estimates_from"] is None
+    for more in ("assert matrix(nobody_knows).coalesce()._nnz() == 3", "matrix(places) @ matrix(places)",
+                 "matrix(places).coalesce().to_sparse_csr() @ matrix(places).coalesce().to_sparse_csr()",
+                 "matrix(places).index_select(0, torch.tensor([1]).cuda())"):
+        _, rows = dryrun("--gpu", "2GiB", program=SPARSE + more)
+        assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("size", "train.py:8")
+        assert rows[0]["fits"] is None
+    _, rows = dryrun("--gpu", "2GiB", "--unknown", "most", program=SPARSE + "assert matrix(nobody_knows).coalesce()._nnz() == 3")
+    assert rows[0]["fits"] is True and rows[0]["estimates_from"]["bounded"] == 1
+
+
 SELECTS = """
 import torch
 

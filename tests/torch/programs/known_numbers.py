@@ -35,6 +35,31 @@ def packed(lengths):
     return torch.nn.utils.rnn.pad_packed_sequence(rows, batch_first=True)
 
 
+def sparse(indices=None):
+    """A matrix with some places twice."""
+    return torch.sparse_coo_tensor(ids[:2] if indices is None else indices, x[0], (9, 9), check_invariants=False)
+
+
+def parts(matrix):
+    return matrix.indices(), matrix.values()
+
+
+def places(matrix):
+    """What is computed of the values is another matter."""
+    return matrix._nnz(), matrix.coalesce().indices()
+
+
+def after_a_product(matrix):
+    _ = matrix @ torch.ones(9, 2, device=x.device), matrix.to_dense()
+    return parts(matrix.coalesce())
+
+
+def gradient_of_rows():
+    table = torch.zeros(9, 3, device=ids.device, requires_grad=True)
+    torch.nn.functional.embedding(ids, table, sparse=True).sum().backward()
+    return places(table.grad.coalesce())
+
+
 CASES = {
     "mask": lambda: x[mask],
     "rows by a mask": lambda: x[flags].shape,
@@ -51,6 +76,14 @@ CASES = {
     "filled over nothing": lambda: torch.empty_like(x).masked_fill_(mask, 1.0).masked_fill_(~mask, 2.0),
     "masked_scatter over nothing": lambda: torch.empty_like(ids).masked_scatter_(mask | ~mask, ids.flip(0)),
     "a packed sequence": lambda: packed(lengths),
+    "sparse, coalesced": lambda: parts(sparse().coalesce()),
+    "sparse, after a product": lambda: after_a_product(sparse()),
+    "sparse, transposed": lambda: places(sparse().coalesce().t()),
+    "sparse, times 2": lambda: places(sparse().coalesce() * 2),
+    "sparse, added": lambda: places((sparse() + sparse(ids[2:])).coalesce()),
+    "sparse, summed": lambda: places(torch.sparse.sum(sparse(), 0)),
+    "sparse, by rows": lambda: sparse().coalesce().to_sparse_csr().crow_indices(),
+    "sparse, a gradient": gradient_of_rows,
     "accumulated": lambda: torch.zeros_like(x).index_put((ids % 4, ids % 7), x, accumulate=True),
     "masked_select": lambda: torch.masked_select(ids, mask),
     "masked_scatter": lambda: ids.masked_scatter(mask, ids.flip(0)),
