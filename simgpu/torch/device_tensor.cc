@@ -179,20 +179,19 @@ void forget_where(const at::Tensor& tensor, const at::Tensor& flags) {
   });
 }
 
-at::Tensor known_where(const at::Tensor& tensor, int& least) {
-  const at::Tensor flags(at::detail::empty_cpu(tensor.sizes(), at::kBool));
-  flags.zero_();
-  least = kKnown;
+KnownWhere known_where(const at::Tensor& tensor) {
+  KnownWhere known{at::Tensor(at::detail::empty_cpu(tensor.sizes(), at::kBool))};
+  known.flags.zero_();
   const Extent extent = extent_of(tensor);
-  if (extent.begin == nullptr || !simgpu_knows_any(extent.begin, extent.bytes)) return flags;
+  if (extent.begin == nullptr || !simgpu_knows_any(extent.begin, extent.bytes)) return known;
   const auto size = static_cast<std::uint64_t>(tensor.element_size());
-  bool* const flag = flags.mutable_data_ptr<bool>();
+  bool* const flag = known.flags.mutable_data_ptr<bool>();
   for_each_number(tensor, [&](std::int64_t i, std::uint64_t offset) {
     const int knowledge = simgpu_knowledge(extent.begin + offset, size);
     flag[i] = knowledge != kNone;
-    if (flag[i]) least = std::min(least, knowledge);
+    if (flag[i]) known.least = std::min(known.least, knowledge);
   });
-  return flags;
+  return known;
 }
 
 void note_written_by(void* graph, const at::Tensor& tensor) {

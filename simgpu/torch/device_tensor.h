@@ -41,7 +41,11 @@ void forget_where(const at::Tensor& tensor, const at::Tensor& flags);
 
 /// A flag for each of its numbers: whether anything is known of it; and the least that is known of
 /// those.
-at::Tensor known_where(const at::Tensor& tensor, int& least);
+struct KnownWhere {
+  at::Tensor flags;
+  int least = kKnown;
+};
+KnownWhere known_where(const at::Tensor& tensor);
 
 /// A graph's kernels write to it.
 void note_written_by(void* graph, const at::Tensor& tensor);

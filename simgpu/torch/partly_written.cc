@@ -5,9 +5,9 @@
 namespace gapless::simgpu {
 
 int fill_unknown(const at::Tensor& twin, const at::Tensor& tensor, int number) {
-  int least = kKnown;
-  twin.masked_fill_(known_where(tensor, least).logical_not(), number);
-  return least;
+  const KnownWhere known = known_where(tensor);
+  twin.masked_fill_(known.flags.logical_not(), number);
+  return known.least;
 }
 
 void write_part(const at::Tensor& tensor, const at::Tensor& with_zeros, const at::Tensor& with_ones,

@@ -21,6 +21,9 @@ namespace {
 using Role = OperatorFacts::Role;
 using Guess = OperatorFacts::Guess;
 
+// Each may be looked at by itself, for up to a microsecond.
+constexpr std::int64_t kMostInPart = 1 << 18;
+
 bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
@@ -169,7 +172,9 @@ bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computatio
 std::optional<ValueKernel::InPart> ValueKernel::prepare_part(const c10::IValue* arguments) const {
   if (!facts_.in_part || !facts_.computable || !arguments[0].isTensor()) return std::nullopt;
   const at::Tensor& tensor = arguments[0].toTensor();
-  if (!is_on_device(tensor) || !is_small(tensor)) return std::nullopt;
+  if (!is_on_device(tensor) || !is_small(tensor) || tensor.numel() > kMostInPart) {
+    return std::nullopt;
+  }
   const int knowledge = look(arguments, 1);
   if (knowledge == kNone) return std::nullopt;
   const OnCpu on_cpu;
