@@ -1,5 +1,5 @@
 // Puts a ValueKernel in the place of every CUDA kernel that is in torch's dispatcher, and a
-// SparseKernel in that of a few for sparse tensors.
+// SparseKernel in that of those for sparse tensors.
 //
 // aten::copy_ and what else has one kernel for all devices that launches CUDA's directly gets one
 // for CUDA. The dispatcher keeps what was there before, and would warn of it: that is not the

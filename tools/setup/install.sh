@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install.sh ENVIRONMENT [--no-deps ...] PACKAGE...: installs them as pip does, in a fifth of the time: uv unpacks
-# each wheel once, and every environment gets links to the same files. pip does it where uv cannot.
+# install.sh ENVIRONMENT [--no-deps ...] PACKAGE...: installs them as pip does, but by uv, which unpacks each wheel
+# once and gives every environment links to the same files. pip does it where uv cannot.
 set -euo pipefail
 environment=$(realpath "${1:?which environment?}")
 shift

@@ -38,10 +38,18 @@ print(next(r.split(';')[0].replace(' ', '') for r in requires('torch') if r.star
   install "$triton" "${packages[@]}" "${others[@]}"
 fi
 # Compiled here: where PYTHONDONTWRITEBYTECODE is set, every import would compile all of torch again. What
-# another environment compiled serves this one wherever the files are the same.
-site=$(realpath "$venv"/lib/python3*/site-packages)
-for other in .venv-torch-[0-9].[0-9][0-9]; do
-  [ ! -e "$other/ready" ] || (cd "$other"/lib/python3*/site-packages && find . -name '*.pyc' -print0 | xargs -0 cp --parents -lnt "$site")
-done
-"$venv/bin/python" -m compileall -q -j "$(nproc)" "$site" > /dev/null || true  # templates that are no Python
+# another environment compiled serves this one where the source is the same file.
+"$venv/bin/python" - "$venv" .venv-torch-[0-9].[0-9][0-9] << 'END'
+import compileall, os, pathlib, sys
+here, *others = (next(pathlib.Path(name).glob("lib/python3*/site-packages")) for name in sys.argv[1:])
+for there in others:
+    for compiled in there.rglob("__pycache__/*.pyc") if there != here else ():
+        source = compiled.parent.parent.relative_to(there) / (compiled.name.split(".")[0] + ".py")
+        target = here / compiled.relative_to(there)
+        if (here / source).exists() and (there / source).exists() and os.path.samefile(here / source, there / source):
+            target.parent.mkdir(exist_ok=True)
+            if not target.exists():
+                os.link(compiled, target)
+compileall.compile_dir(here, quiet=2, workers=0)  # templates that are no Python stay as they are
+END
 echo "$wanted" > "$venv/ready"
