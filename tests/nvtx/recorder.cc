@@ -149,12 +149,12 @@ void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* ba
 template <class Map>
 std::size_t list(const Map& map, NvtxRange* ranges, std::size_t room) {
   std::size_t count = 0;
-  for (const auto& [address, entry] : map) {
+  for (const auto& entry : map) {
     if (count++ >= room) continue;
     NvtxRange& range = ranges[count - 1];
-    range = {address, entry.bytes, {}};
-    if constexpr (requires { entry.name; }) {
-      std::snprintf(range.name, sizeof range.name, "%s", entry.name.c_str());
+    range = {entry.first, entry.second.bytes, {}};
+    if constexpr (requires { entry.second.name; }) {
+      std::snprintf(range.name, sizeof range.name, "%s", entry.second.name.c_str());
     }
   }
   return count;
