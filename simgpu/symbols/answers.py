@@ -49,7 +49,7 @@ def answer(name: str, taken: list[tuple[str, str]]) -> str:
         return f"make {made[0]}"
     if re.search(r"[Dd]estroy", name):
         return "drop 0"
-    if re.search(r"Set[A-Z]|RestoreDropout", name):
+    if re.search(r"Set[A-Z]|RestoreDropout|Logger", name):
         return "set"
     outputs = []
     batch = next((i for i, (_, called) in enumerate(taken) if called == "batchSize"), None)

@@ -104,8 +104,7 @@ char* values_of(const at::Tensor& twin) { return static_cast<char*>(twin.data_pt
 
 bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_cuda() && tensor.layout() == at::kStrided &&
-         tensor.has_storage() && !tensor.is_conj() && !tensor.is_neg() &&
-         !tensor._is_zerotensor() && !tensor.is_quantized();
+         tensor.has_storage() && !tensor._is_zerotensor() && !tensor.is_quantized();
 }
 
 bool is_small(const at::Tensor& tensor) {
@@ -131,9 +130,16 @@ int knowledge_of(const at::Tensor& tensor) {
   return least;
 }
 
-at::Tensor twin_of(const at::Tensor& tensor) {
+at::Tensor empty_twin_of(const at::Tensor& tensor) {
   const at::Tensor twin(
       at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+  twin._set_conj(tensor.is_conj());
+  twin._set_neg(tensor.is_neg());
+  return twin;
+}
+
+at::Tensor twin_of(const at::Tensor& tensor) {
+  const at::Tensor twin = empty_twin_of(tensor);
   const Extent extent = extent_of(tensor);
   if (extent.begin != nullptr) simgpu_read_values(values_of(twin), extent.begin, extent.bytes);
   return twin;
@@ -142,9 +148,9 @@ at::Tensor twin_of(const at::Tensor& tensor) {
 void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge) {
   if (tensor.numel() == 0) return;
   at::Tensor twin = values;
-  if (values.strides() != tensor.strides()) {
-    twin = at::Tensor(
-        at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+  if (values.strides() != tensor.strides() || values.is_conj() != tensor.is_conj() ||
+      values.is_neg() != tensor.is_neg()) {
+    twin = empty_twin_of(tensor);
     twin.copy_(values);
   }
   const Extent extent = extent_of(tensor);

@@ -4,7 +4,8 @@
 //   x[:, 1] on the device   address 0x7000'0008, sizes {3}, strides {4}
 //   its twin                the same sizes and strides over a copy of 0x7000'0008 to 0x7000'0050
 //
-// So views, transposed ones and slices are right by themselves.
+// So views, transposed ones and slices are right by themselves; and what is conjugated or negated
+// only when somebody reads it is so in the twin as well.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ bool is_small(const at::Tensor& tensor);
 int knowledge_of(const at::Tensor& tensor);
 
 /// Of a tensor that is_on_device and is_small.
+at::Tensor empty_twin_of(const at::Tensor& tensor);  // without the numbers
 at::Tensor twin_of(const at::Tensor& tensor);
 
 /// The device's tensor gets the numbers of a CPU tensor of the same sizes and type.

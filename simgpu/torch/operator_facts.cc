@@ -93,6 +93,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
     facts.arguments.push_back(made);
   }
   for (const c10::Argument& result : schema.returns()) {
+    if (result.name() == "info") facts.failures = static_cast<int>(facts.fresh.size());
     facts.fresh.push_back(holds_tensors(result.type()) && result.alias_info() == nullptr);
   }
   facts.in_part = is_one_of(facts.base, kWritesInPart);
@@ -110,6 +111,8 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   } else if (facts.base == "torchvision::nms" || facts.base.rfind("aten::unique_", 0) == 0) {
     facts.most = Most::along_dim;
   }
+  facts.one_at_least =
+      facts.base == "torchvision::nms" || facts.base.find("unique") != std::string::npos;
   // A program's own random numbers on the host are not to change.
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.computable = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&

@@ -36,6 +36,7 @@ struct OperatorFacts {
   std::string base;  // "aten::sum"
   std::vector<Argument> arguments;
   std::vector<bool> fresh;  // for each result: whether it is memory of its own
+  int failures = -1;        // the result that says what could not be factored or solved
   int generator = -1;       // the argument that is one
   int dim = -1;             // "dim"
   bool writes = false;      // any argument
@@ -46,6 +47,7 @@ struct OperatorFacts {
   Guess guess = Guess::none;
   /// The most there can be of what its size follows from.
   enum class Most { numbers, along_dim, unbounded } most = Most::numbers;
+  bool one_at_least = false;          // of anything, as there is of what differs
   std::vector<std::size_t> sized_by;  // the arguments whose numbers its result's size follows from
 
   static OperatorFacts of(const c10::OperatorHandle& op);

@@ -146,8 +146,7 @@ ValueKernel::Computation ValueKernel::prepare(const c10::IValue* arguments, int 
       }
       const at::Tensor twin =
           fact.resized ? at::Tensor(at::detail::empty_strided_cpu({0}, {1}, tensor.scalar_type()))
-          : fact.role == Role::writes ? at::Tensor(at::detail::empty_strided_cpu(
-                                            tensor.sizes(), tensor.strides(), tensor.scalar_type()))
+          : fact.role == Role::writes ? empty_twin_of(tensor)
                                       : twin_of(tensor);
       if (fact.role != Role::reads) made.written.push_back(twin);
       return twin;
@@ -282,6 +281,10 @@ std::optional<std::int64_t> ValueKernel::most_of_size(const c10::IValue* argumen
   return most_of(facts_, from, dim_given(arguments));
 }
 
+std::int64_t ValueKernel::least_size(const c10::IValue* arguments) const {
+  return facts_.one_at_least && arguments[0].toTensor().numel() != 0 ? 1 : 0;
+}
+
 std::optional<std::int64_t> ValueKernel::dim_given(const c10::IValue* arguments) const {
   if (facts_.dim < 0 || !arguments[facts_.dim].isInt()) return std::nullopt;
   return arguments[facts_.dim].toInt();
@@ -307,6 +310,17 @@ void ValueKernel::keep_certain(std::int64_t value, const Stack& results) const {
       at::detail::empty_strided_cpu(made.sizes(), made.strides(), made.scalar_type()));
   values.fill_(value);
   write_values(made, values, kKnown);
+}
+
+void ValueKernel::keep_no_failures(const Stack& results) const {
+  const std::size_t first = results.size() - facts_.fresh.size();
+  const c10::IValue& result = results[first + static_cast<std::size_t>(facts_.failures)];
+  if (!result.isTensor() || !is_on_device(result.toTensor()) || !is_small(result.toTensor()))
+    return;
+  const OnCpu on_cpu;
+  const at::Tensor none = empty_twin_of(result.toTensor());
+  none.zero_();
+  write_values(result.toTensor(), none, kKnown);
 }
 
 // Of an operator whose arguments are not all known.
@@ -445,7 +459,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (!facts_.sized_by.empty()) {
     if (size_known != kKnown) simgpu_estimated(most ? kBound : kSize);
     inside.where().has_answer = true;
-    inside.where().answer = most ? *most : certain_size.value_or(0);
+    inside.where().answer = most ? *most : certain_size.value_or(least_size(arguments));
     if (computes && compute(op, computation) && computation.stack[0].isTensor()) {
       const at::Tensor& result = computation.stack[0].toTensor();
       const bool along = facts_.dim >= 0 && arguments[facts_.dim].isInt();
@@ -469,6 +483,7 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return;  // as bytes, they took along what is known of them
   } else {
     forget(*stack, written);
+    if (facts_.failures >= 0) keep_no_failures(*stack);
     if (follows) return keep_certain(*follows, *stack);
   }
   if (!kept.empty() && (counts || !computed)) guess(kept, *stack);

@@ -50,7 +50,12 @@ class ValueKernel final : public c10::OperatorKernel {
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;
   [[nodiscard]] std::optional<std::int64_t> most_of_size(const c10::IValue* arguments) const;
+  /// And the least, which is taken without.
+  [[nodiscard]] std::int64_t least_size(const c10::IValue* arguments) const;
   [[nodiscard]] std::optional<std::int64_t> dim_given(const c10::IValue* arguments) const;
+  /// Where nobody knows the numbers, every matrix can be factored: the program that is asked about
+  /// works.
+  void keep_no_failures(const Stack& results) const;
   /// The one result, of flags that are certain, is that number everywhere.
   void keep_certain(std::int64_t value, const Stack& results) const;
   [[nodiscard]] bool counts_unknown(const c10::IValue* arguments) const;

@@ -289,3 +289,22 @@ def test_calls_that_could_wait_are_refused_in_a_capture(simulate, mode, refused)
             print("captured: no,", str(error).splitlines()[0])
         """)
     assert result.values()["captured"].startswith("no, CUDA error: operation failed due to a previous error" if refused else "yes")
+
+
+def test_cublas_copies_vectors_and_matrices(simulate):
+    values = simulate("""
+        import ctypes
+        import torch
+        cublas = ctypes.CDLL("libcublas.so.13")
+        at = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
+        host = torch.arange(20.0)
+        vector = torch.zeros(5, device="cuda")
+        print("set:", cublas.cublasSetVector(5, 4, at(host), 2, at(vector), 1), vector.tolist())
+        matrix = torch.zeros(2, 3, device="cuda")  # 3 rows, 2 columns
+        print("set a part:", cublas.cublasSetMatrix(3, 2, 4, at(host), 10, at(matrix), 3), matrix.tolist())
+        back = torch.zeros(8)
+        print("get:", cublas.cublasGetMatrixAsync(3, 2, 4, at(matrix), 3, at(back), 4, None), back.tolist())
+        print("too narrow:", cublas.cublasGetMatrix(3, 2, 4, at(matrix), 2, at(back), 4))
+    """).values()
+    assert values == {"set": "0 [0.0, 2.0, 4.0, 6.0, 8.0]", "set a part": "0 [[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]]",
+                      "get": "0 [0.0, 1.0, 2.0, 0.0, 10.0, 11.0, 12.0, 0.0]", "too narrow": "7"}

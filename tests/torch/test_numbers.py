@@ -40,6 +40,32 @@ def test_what_is_written_to_some_places_is_known_there(dryrun):
         assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:10")
 
 
+UNKNOWN = """
+import torch
+
+numbers = torch.randn(8, 1 << 20, device="cuda") @ torch.randn(1 << 20, 8, device="cuda")
+"""
+
+
+@pytest.mark.parametrize("made", ["numbers.unique()", "torch.isin(numbers, torch.arange(99.0).cuda())",
+                                  "torch.matrix_exp(numbers.view(4, 4, 4))"])
+def test_of_numbers_that_nobody_knows_one_at_least_differs(dryrun, made):
+    """Operators that others are made of die where there is none."""
+    _, rows = dryrun("--gpu", "2GiB", program=f"{UNKNOWN}assert {made}.numel() > 0")
+    assert (rows[0]["end"]["status"], rows[0]["estimates_from"]["kind"]) == (0, "size")
+
+
+@pytest.mark.parametrize("unknown", ["zeros", "noise", "most"])
+def test_matrices_that_nobody_knows_can_be_factored(dryrun, unknown):
+    """And what the program looks at to see that they could is no number that it steers by."""
+    solves = """
+torch.linalg.inv(numbers), torch.linalg.cholesky(numbers), torch.linalg.solve(numbers, numbers)
+torch.linalg.lu_factor(numbers), torch.linalg.eigh(numbers), torch.linalg.matrix_power(numbers, -2)
+"""
+    error, rows = dryrun("--gpu", "2GiB", "--unknown", unknown, program=UNKNOWN + solves)
+    assert (rows[0]["fits"], rows[0]["estimates_from"]) == (True, None), error
+
+
 SPARSE = """
 import torch
 

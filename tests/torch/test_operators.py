@@ -19,3 +19,13 @@ def test_operator(simulate, gpu, name):
         assert "is not simulated" not in result.err
         _results[gpu] = result.values()
     assert _results[gpu].get(name) == "ok"
+
+
+@pytest.mark.one_torch
+@pytest.mark.thorough(but=1)
+@pytest.mark.parametrize("examples", [20, 2])
+def test_what_is_known_of_every_operators_results_is_right(simulate, examples):
+    """PyTorch's own examples of each, with known numbers and with some that nobody knows."""
+    program = ROOT / "tests" / "torch" / "programs" / "every_operator.py"
+    result = simulate("", words=[str(program), str(examples)], timeout=600)
+    assert re.fullmatch(r"\d{4} operators, \d{5,} known results\n", result.out)

@@ -140,6 +140,8 @@ def linalg_small():
     torch.linalg.lstsq(a, a)
     torch.cholesky_solve(a, a)
     torch.ormqr(a, a[:, 0], a)
+    hermitian = torch.eye(8, dtype=torch.complex64, device="cuda")
+    torch.linalg.ldl_factor(hermitian, hermitian=True)  # by MAGMA
 
 
 @case
