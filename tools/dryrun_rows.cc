@@ -11,6 +11,7 @@
 #include "allocator/driver/call.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/older_gpu.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -218,6 +219,8 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
         {"unknown_workspaces", words_of(record.unknown_workspaces)},
+        {"needs_compute_capability",
+         record.needs_capability == 0 ? json() : json(capability_text(record.needs_capability))},
         {"data", member(report.torch, "data")},
         {"record", member(report.torch, "record")},
         {"exit_status", exit_status}};
@@ -227,6 +230,8 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
       json row = of_process;
       row["device"] = device;
       row["total_bytes"] = used.total_bytes;
+      row["compute_capability"] = capability_text(used.capability);
+      row["is_named"] = used.is_named;
       row["peak_used_bytes"] = used.peak_used_bytes;
       for (const char* const of_torch :
            {"name", "peak_allocated_bytes", "peak_reserved_bytes", "retries", "stalls"}) {
@@ -271,7 +276,8 @@ std::vector<std::string> notes_of(const json& rows) {
     for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
     // What other numbers showed says more.
     const bool tried = member(row, "other_numbers").is_object();
-    const json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
+    json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
+    said.push_back(older_gpu_note(row));
     for (const std::string note : said) {
       if (!note.empty() && !tells(row, note) &&
           std::find(notes.begin(), notes.end(), note) == notes.end()) {

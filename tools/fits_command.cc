@@ -21,6 +21,7 @@
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/memory_picture.h"
+#include "tools/older_gpu.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/second_guess.h"
@@ -66,17 +67,28 @@ TracedRun with(const std::string& allocator, const FitsArguments& arguments) {
   return traced;
 }
 
+FitsRun run_again(const FitsRun& first, TracedRun traced) {
+  traced.show_output = false;
+  traced.limit_seconds = second_guess_limit_seconds(first);
+  return run_traced(traced);
+}
+
 // The same with other numbers in the place of those that nobody knows.
-FitsRun run_again(const FitsRun& first, const std::string& unknown,
-                  const FitsArguments& arguments) {
+FitsRun run_with_other_numbers(const FitsRun& first, const std::string& unknown,
+                               const FitsArguments& arguments) {
   TracedRun traced = with(first.allocator, arguments);
   traced.name += ", other numbers";
   // The n-th noise of a seed is the first one of the n-th seed after it.
   if (arguments.gpus.unknown == "noise") traced.variables = {{"SIMGPU_SEED", "1000000000"}};
   traced.gpus.unknown = unknown;
-  traced.show_output = false;
-  traced.limit_seconds = second_guess_limit_seconds(first);
-  return run_traced(traced);
+  return run_again(first, std::move(traced));
+}
+
+FitsRun run_on_older(const FitsRun& first, const FitsArguments& arguments) {
+  TracedRun traced = with(first.allocator, arguments);
+  traced.name += ", on older GPUs";
+  traced.gpus = older(traced.gpus);
+  return run_again(first, std::move(traced));
 }
 
 std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
@@ -117,7 +129,7 @@ int run(FitsArguments arguments) {
     }
     runs.push_back(run_traced(with(allocator, arguments)));
     if (runs.size() == 1 && may_have_died_of_zeros(runs.front(), arguments.gpus)) {
-      FitsRun noisy = run_again(runs.front(), "noise", arguments);
+      FitsRun noisy = run_with_other_numbers(runs.front(), "noise", arguments);
       if (noisy.fits() == true) {
         note_what_zeros_did(noisy, runs.front());
         runs.front() = std::move(noisy);
@@ -125,7 +137,7 @@ int run(FitsArguments arguments) {
       }
     }
     if (runs.size() == 1 && fits_but_for_sizes(runs.front(), arguments.gpus)) {
-      at_the_most = run_again(runs.front(), "most", arguments);
+      at_the_most = run_with_other_numbers(runs.front(), "most", arguments);
       if (at_the_most->fits() == true) {  // as it then is with the other allocators
         runs.front() = *std::move(at_the_most);
         at_the_most.reset();
@@ -136,7 +148,11 @@ int run(FitsArguments arguments) {
   if (at_the_most) judge_by_most(runs, runs.front(), *at_the_most);
   if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
-    judge_by_second_guess(runs, *first, run_again(*first, "noise", arguments));
+    judge_by_second_guess(runs, *first, run_with_other_numbers(*first, "noise", arguments));
+  }
+  if (const FitsRun* const first = wants_older_gpu(runs);
+      first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
+    judge_by_older_gpu(runs, *first, run_on_older(*first, arguments));
   }
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());

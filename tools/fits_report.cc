@@ -230,6 +230,17 @@ std::string why_nothing(const std::string& program, const WatchedEnd& end, const
 
 // As if all had their peaks at once. Where that is more than there is they had not, and nothing is
 // said.
+const json* counterpart(const json& rows, std::size_t at, const json& row) {
+  const auto is = [&](const json& other) {
+    return member(other, "device") == row["device"] && member(other, "rank") == row["rank"];
+  };
+  if (row["rank"].is_number()) {
+    const auto found = std::find_if(rows.begin(), rows.end(), is);
+    return found == rows.end() ? nullptr : &*found;
+  }
+  return at < rows.size() && is(rows[at]) ? &rows[at] : nullptr;
+}
+
 void add_headroom(FitsRun& run) {
   std::map<int, std::uint64_t> used;
   for (std::size_t i = 0; i < run.installed.size(); ++i) {
@@ -312,6 +323,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);
       }
+      if (const std::string note = older_gpu_note(row); !note.empty()) notes.push_back(note);
       row["notes"] = notes;
       run.installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
       run.rows.push_back(std::move(row));

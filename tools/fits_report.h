@@ -53,6 +53,11 @@ struct FitsRun {
 /// Says what was left of each GPU, which its processes share, of rows that fit.
 void add_headroom(FitsRun& run);
 
+/// Of the rows of another run, that of the same process and GPU; null where there is none.
+/// Processes without a rank come in the order in which they began.
+const nlohmann::json* counterpart(const nlohmann::json& rows, std::size_t at,
+                                  const nlohmann::json& row);
+
 struct Judging {
   bool worst_case = false;  // the longest items were asked for
   bool blocks = false;      // each block is wanted

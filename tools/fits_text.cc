@@ -72,6 +72,7 @@ std::string short_verdict(const json& row) {
   return verdict.starts_with("yes, but")      ? "yes, but"
          : verdict.starts_with("yes, by")     ? "by estimates"
          : verdict.starts_with("yes, at the") ? "at the most"
+         : verdict.ends_with("newer GPUs")    ? "on newer GPUs"
                                               : verdict;
 }
 

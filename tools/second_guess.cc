@@ -30,19 +30,6 @@ bool but_for_sizes(const json& row) {
   return row["fits"].is_null() && member(row, "by_estimates") == true;
 }
 
-// The row of the same process and GPU; null where there is none. Processes without a rank come in
-// the order in which they began.
-const json* counterpart(const json& rows, std::size_t at, const json& row) {
-  const auto is = [&](const json& other) {
-    return member(other, "device") == row["device"] && member(other, "rank") == row["rank"];
-  };
-  if (row["rank"].is_number()) {
-    const auto found = std::find_if(rows.begin(), rows.end(), is);
-    return found == rows.end() ? nullptr : &*found;
-  }
-  return at < rows.size() && is(rows[at]) ? &rows[at] : nullptr;
-}
-
 std::string who_read(const json& row) {
   const json& from = row["estimates_from"];
   const std::uint64_t count = number(from["steered"]);

@@ -159,7 +159,8 @@ void add_gpu_options(CLI::App& command, SimulatedGpus& gpus) {
   command
       .add_option("-g,--gpu", gpus.gpus,
                   fmt::format("The GPUs, separated by commas: a size, a name, or NAME:SIZE; "
-                              "3x16GiB are three. Known are {}",
+                              "3x16GiB are three. A size alone is taken for an A100 of that size: "
+                              "older cards may take more. Known are {}",
                               fmt::join(simgpu::gpu_profile_names(), ", ")))
       ->capture_default_str();
   command.add_option("-c,--conf", gpus.conf, "gapless's options, as GAPLESS_CONF");

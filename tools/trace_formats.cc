@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <iterator>
+#include <map>
 
 #include "allocator/base/files.h"
 #include "allocator/trace/compact_format.h"
@@ -74,8 +75,11 @@ std::vector<fs::path> files_of(const fs::path& output, TraceFormat format,
                                const std::vector<Trace>& traces) {
   if (format != TraceFormat::minimalloc || traces.size() <= 1) return {output};
   std::vector<fs::path> files;
+  std::map<int, int> of_device;  // of several processes there may be more than one
   for (const Trace& trace : traces) {
+    const int count = ++of_device[trace.device];
     const std::string name = output.stem().string() + "-gpu" + std::to_string(trace.device) +
+                             (count == 1 ? "" : "-" + std::to_string(count)) +
                              output.extension().string();
     files.push_back(output.parent_path() / name);
   }

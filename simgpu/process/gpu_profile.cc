@@ -92,6 +92,7 @@ GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context
   const bool is_known = found != built_in().end();
   if (is_known) {
     profile = found->profile;
+    profile.is_named = true;
     size = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   } else {
     profile.name = "simulated GPU";
@@ -132,6 +133,21 @@ std::size_t count_of(std::string_view& text) {
   return count;
 }
 
+// Calls f(how many, which) for each of those between commas.
+template <class F>
+void for_each_of(std::string_view text, F&& f) {
+  while (true) {
+    const std::size_t comma = text.find(',');
+    std::string_view one = text.substr(0, comma);
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    const std::size_t count = count_of(one);
+    f(count, one);
+    if (comma == std::string_view::npos) return;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> gpu_profile_names() {
@@ -142,19 +158,24 @@ std::vector<std::string> gpu_profile_names() {
 
 std::vector<GpuProfile> parse_gpus(std::string_view text, std::optional<std::uint64_t> context) {
   std::vector<GpuProfile> gpus;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    std::string_view one = text.substr(0, comma);
-    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
-    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    const std::size_t count = count_of(one);
+  for_each_of(text, [&](std::size_t count, std::string_view one) {
     gpus.insert(gpus.end(), count, parse_one(one, context));
     if (gpus.size() > kMostGpus) {
       throw std::invalid_argument("more than " + std::to_string(kMostGpus) + " GPUs");
     }
-    if (comma == std::string_view::npos) return gpus;
-    text.remove_prefix(comma + 1);
-  }
+  });
+  return gpus;
+}
+
+std::string name_sizes(std::string_view gpus, std::string_view name) {
+  std::string named;
+  for_each_of(gpus, [&](std::size_t count, std::string_view one) {
+    if (!named.empty()) named += ',';
+    if (count != 1) named += std::to_string(count) + "x";
+    if (!parse_one(one, 0).is_named) named += std::string(name) + ":";
+    named += one;
+  });
+  return named;
 }
 
 }  // namespace gapless::simgpu

@@ -28,6 +28,7 @@ struct GpuProfile {
   /// What a context takes before the first allocation: about, for it was not measured and differs
   /// between drivers (SIMGPU_CONTEXT sets it).
   std::uint64_t context_bytes = 0;
+  bool is_named = false;  // else only its size was given
 };
 
 /// The built-in profiles, by the names they are asked for: {"A100", ...}.
@@ -40,5 +41,9 @@ std::vector<std::string> gpu_profile_names();
 /// for a context, or more than 128.
 std::vector<GpuProfile> parse_gpus(std::string_view text,
                                    std::optional<std::uint64_t> context = std::nullopt);
+
+/// The same GPUs with those of which only the size is given as that card: "3x16GiB, A100" as
+/// "T4" are "3xT4:16GiB,A100". Of what parse_gpus() takes.
+std::string name_sizes(std::string_view gpus, std::string_view name);
 
 }  // namespace gapless::simgpu

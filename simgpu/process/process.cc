@@ -53,7 +53,7 @@ void after_fork_in_child() { new (&Process::mutex) std::recursive_mutex; }
 Process::Process(Config config)
     : memory(config,
              [this](DeviceIndex device, std::uint64_t bytes) {
-               recorder.used(device, installed_index(device), gpu(device).total_bytes, bytes);
+               recorder.used(device, installed_index(device), gpu(device), bytes);
              }),
       streams(static_cast<int>(config.gpus.size())),
       recorder(Recorder::get()),

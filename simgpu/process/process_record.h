@@ -45,6 +45,8 @@ struct ProcessRecord {
 
   struct Device {
     std::uint64_t total_bytes = 0;      // 0: not used
+    std::int32_t capability = 0;        // compute capability: 80 for 8.0
+    bool is_named = false;              // as a card, and not by its size alone
     std::int32_t installed_index = -1;  // among all there are, whatever the process sees of them
     std::uint64_t peak_used_bytes = 0;
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
@@ -76,6 +78,8 @@ struct ProcessRecord {
   std::uint64_t peak_shared_bytes = 0;
   /// How often the program came by something that nobody knows, by Estimate.
   std::uint64_t estimates[kEstimates] = {};
+  /// The compute capability that operators which ran are for, at least: 80 for 8.0; 0: any.
+  std::int32_t needs_capability = 0;
   /// The library in front of PyTorch's operators is there (simgpu/torch).
   bool computes_numbers = false;
   Unknown unknown = Unknown::zeros;

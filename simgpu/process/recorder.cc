@@ -76,14 +76,15 @@ void Recorder::keep() {
   at_.store(static_cast<ProcessRecord*>(mapped), std::memory_order_relaxed);
 }
 
-void Recorder::used(int device, int installed, std::uint64_t total_bytes,
-                    std::uint64_t used_bytes) {
+void Recorder::used(int device, int installed, const GpuProfile& gpu, std::uint64_t used_bytes) {
   if (!in_range(device)) return;
   const std::scoped_lock lock(mutex_);
   keep();
   ProcessRecord::Device& of = at()->devices[device];
   of.installed_index = installed;
-  of.total_bytes = total_bytes;
+  of.total_bytes = gpu.total_bytes;
+  of.capability = gpu.major * 10 + gpu.minor;
+  of.is_named = gpu.is_named;
   of.peak_used_bytes = std::max(of.peak_used_bytes, used_bytes);
 }
 

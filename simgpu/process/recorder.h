@@ -5,6 +5,7 @@
 //   a child by fork      nothing of the parent's; a file of its own once it uses a GPU itself
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <sys/types.h>
 
 #include "simgpu/process/api.h"
+#include "simgpu/process/gpu_profile.h"
 #include "simgpu/process/process_record.h"
 
 namespace gapless::simgpu {
@@ -42,7 +44,11 @@ class SIMGPU_API Recorder {
   // For any thread, with or without the lock of the process.
   /// The process has so much of the device in use, which is the `installed`-th of all; the first
   /// time, its record is kept from then on.
-  void used(int device, int installed, std::uint64_t total_bytes, std::uint64_t used_bytes);
+  void used(int device, int installed, const GpuProfile& gpu, std::uint64_t used_bytes);
+  /// An operator ran that is for this compute capability and newer (80: 8.0).
+  void needed(std::int32_t capability) {
+    at()->needs_capability = std::max(at()->needs_capability, capability);
+  }
   /// The process has so much host memory that devices reach.
   void host_memory(std::uint64_t pinned_bytes, std::uint64_t managed_bytes);
   /// An optimizer has made a step.

@@ -70,6 +70,11 @@ void simgpu_estimated(int what) {
   gapless::simgpu::note_estimate(static_cast<gapless::simgpu::Estimate>(what));
 }
 
+void simgpu_needs_capability(int capability) {
+  const Entry entry;
+  entry.process.recorder.needed(capability);
+}
+
 SimgpuUnknown simgpu_unknown() {
   const auto& config = Process::get().config();
   return {config.unknown == gapless::simgpu::Unknown::noise,

@@ -53,6 +53,9 @@ SIMGPU_API void simgpu_graph_writes(void* graph, void* address, std::uint64_t by
 /// A size, a branch or a number followed from what nobody knows (process_record.h, Estimate).
 SIMGPU_API void simgpu_estimated(int what);
 
+/// An operator runs that is for this compute capability and newer: 80 for 8.0.
+SIMGPU_API void simgpu_needs_capability(int capability);
+
 /// What the program was started with (config.h).
 struct SimgpuUnknown {
   bool noise = false;

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import traceback
-import weakref
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -278,18 +277,17 @@ def _look_for_holders(anyway) -> None:
     _looked["at"] = time.monotonic()
 
 
-_stepped = weakref.WeakKeyDictionary()  # how often each optimizer was looked at with everything else
+_once, _twice = _Seen(), _Seen()  # each optimizer that was looked at with everything else
 
 
 @_quietly
 def _before_step(optimizer, _arguments, _words) -> None:
     """Gradients live until the next: each is seen."""
-    times = _stepped.get(optimizer, 0)
-    if times < 2:
-        _stepped[optimizer] = times + 1
-        _look_for_holders(True)
-    else:
+    if optimizer in _twice:
         _of_optimizer(optimizer)
+    else:
+        (_twice if optimizer in _once else _once).add(optimizer)
+        _look_for_holders(True)
 
 
 @_quietly

@@ -234,7 +234,26 @@ def _makes_text(function):
 
 # A step of training is one of each optimizer: a GAN has two, and one that steps in the backward pass hundreds. It ends
 # as one of them begins its next.
-_stepped, _ever_stepped, _stops = weakref.WeakSet(), weakref.WeakSet(), []
+class _Seen:
+    """Objects for as long as they live, each by itself: what is compared with others may have no hash."""
+
+    def __init__(self) -> None:
+        self._by_id = weakref.WeakValueDictionary()
+
+    def add(self, one) -> None:
+        self._by_id[id(one)] = one
+
+    def clear(self) -> None:
+        self._by_id.clear()
+
+    def __contains__(self, one) -> bool:
+        return self._by_id.get(id(one)) is one
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+_stepped, _ever_stepped, _stops = _Seen(), _Seen(), []
 in_child.append(_stepped.clear)
 
 

@@ -96,6 +96,10 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
     if (result.name() == "info") facts.failures = static_cast<int>(facts.fresh.size());
     facts.fresh.push_back(holds_tensors(result.type()) && result.alias_info() == nullptr);
   }
+  // As sdp_utils.cpp chooses them; an older GPU has another kernel, which may take more.
+  facts.for_ampere = facts.base.find("flash_attention") != std::string::npos ||
+                     facts.base.find("cudnn_attention") != std::string::npos;
+  facts.for_ampere_in_bfloat16 = facts.base.find("efficient_attention") != std::string::npos;
   facts.in_part = is_one_of(facts.base, kWritesInPart);
   facts.copies = facts.base == "aten::copy_";
   facts.reads_back = facts.base == "aten::_local_scalar_dense";

@@ -44,6 +44,8 @@ struct OperatorFacts {
   bool computable = false;  // on the CPU, to the same result
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
   bool reads_back = false;  // aten::_local_scalar_dense
+  bool for_ampere = false;  // attention that PyTorch has for compute capability 8.0 and newer
+  bool for_ampere_in_bfloat16 = false;
   Guess guess = Guess::none;
   /// The most there can be of what its size follows from.
   enum class Most { numbers, along_dim, unbounded } most = Most::numbers;

@@ -419,6 +419,10 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return kernel_.callBoxed(op, keys, stack);
   }
 
+  if (facts_.for_ampere || (facts_.for_ampere_in_bfloat16 && arguments[0].isTensor() &&
+                            arguments[0].toTensor().scalar_type() == at::kBFloat16)) {
+    simgpu_needs_capability(80);
+  }
   int size_known = kKnown;
   std::optional<std::int64_t> certain_size;
   for (const std::size_t i : facts_.sized_by) {

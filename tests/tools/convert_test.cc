@@ -126,6 +126,17 @@ TEST_F(Convert, WritesAFileForEachDeviceWhereAFormatHoldsOne) {
   EXPECT_EQ(json::parse(again.text)[0]["devices"][1]["device"], 3);
 }
 
+TEST_F(Convert, WritesAFileForEachOfSeveralProcessesOnADevice) {
+  const std::vector<Trace> traces = {gapless::bench::synthetic_trace("moe", {.steps = 1}),
+                                     gapless::bench::synthetic_trace("moe", {.steps = 2})};
+  write("two.gtrace", gapless::write_compact(traces));
+  const Output done = run("convert --json " + files({"two.gtrace"}) + "--to minimalloc", "2>&1");
+  ASSERT_EQ(done.status, 0) << done.text;
+  EXPECT_EQ(json::parse(done.text)[0]["outputs"],
+            json({folder.file("two-gpu0.csv"), folder.file("two-gpu0-2.csv")}));
+  EXPECT_LT(text("two-gpu0.csv").size(), text("two-gpu0-2.csv").size());
+}
+
 TEST_F(Convert, OverwritesNothingThatIsToBeRead) {
   const std::string before = text("log.csv");
   EXPECT_THAT(run("convert " + files({"log.csv"}) + "--to minimalloc").text,

@@ -41,6 +41,22 @@ for step in range(8): sum(weight.square().sum() for weight in weights).backward(
 """}
 
 
+def test_optimizers_that_are_compared_are_told_apart(dryrun):
+    """What has an __eq__ of its own has no hash."""
+    _, (row,) = dryrun("--gpu", "1GiB", "--steps", "3", program="""
+import torch
+class Compared(torch.optim.SGD):
+    def __eq__(self, other): return len(self.param_groups) == len(other.param_groups)
+weights = [torch.nn.Parameter(torch.zeros(1000, device="cuda")) for _ in range(2)]
+optimizers = [Compared([weight], lr=1) for weight in weights]
+for step in range(8):
+    for weight, optimizer in zip(weights, optimizers):
+        weight.grad = torch.zeros_like(weight)
+        optimizer.step()
+""")
+    assert row["verdict"] == "yes" and row["steps"] == row["stopped_after_steps"] == 3
+
+
 @pytest.mark.one_torch
 @pytest.mark.parametrize("name, steps, has_states", [("gan", 2, False), ("gan", 3, True), ("backward", 1, True)])
 def test_a_step_is_one_of_each_optimizer(dryrun, name, steps, has_states):

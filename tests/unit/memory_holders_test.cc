@@ -296,7 +296,7 @@ TEST(MemoryTrace, HoldsAllThatWasWrittenWhateverEndsTheProcess) {
     MemoryEvent event;
     event.kind = Kind::alloc;
     trace.add(event);  // of a process that has used no GPU: dropped
-    recorder.used(0, 0, 1 << 30, 1);
+    recorder.used(0, 0, parse_gpus("1GiB").front(), 1);
     for (event.address = 1; event.address <= kEvents; ++event.address) trace.add(event);
     raise(SIGKILL);
   }
@@ -309,7 +309,7 @@ TEST(MemoryTrace, HoldsAllThatWasWrittenWhateverEndsTheProcess) {
 TEST(MemoryTrace, AChildWritesNoneOfItsParents) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());
-  recorder.used(0, 0, 1 << 30, 1);
+  recorder.used(0, 0, parse_gpus("1GiB").front(), 1);
   MemoryTrace trace(recorder);
   MemoryEvent event;
   event.kind = Kind::step;
@@ -328,7 +328,7 @@ TEST(MemoryTrace, AChildWritesNoneOfItsParents) {
 TEST(MemoryTrace, AWorkspaceIsToldOnceForEachBlock) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());
-  recorder.used(0, 0, 1 << 30, 1);
+  recorder.used(0, 0, parse_gpus("1GiB").front(), 1);
   MemoryTrace trace(recorder);
   const auto* const at = reinterpret_cast<const void*>(4096);
   for (int i = 0; i < 3; ++i) trace.workspace(at);

@@ -61,6 +61,10 @@ TEST(GpuProfile, SeveralOfOneKind) {
   EXPECT_EQ(gpus[3].name, "Tesla T4");
   EXPECT_EQ(gpus[4].total_bytes, 8 * GiB);
   EXPECT_EQ(gpus[5].name, "NVIDIA A100-SXM4-80GB");
+  EXPECT_TRUE(gpus[4].is_named);
+  EXPECT_FALSE(gpus[2].is_named);
+  EXPECT_EQ(name_sizes("3x19.58GiB, 2 X T4:8GiB,A100,16 GiB", "T4"),
+            "3xT4:19.58GiB,2xT4:8GiB,A100,T4:16 GiB");
   EXPECT_EQ(parse_gpus("128xT4").size(), 128U);
   for (const char* wrong : {"0xT4", "129xT4", "99999999999999999999xT4", "100xT4,29xT4"}) {
     EXPECT_THROW(parse_gpus(wrong), std::invalid_argument) << wrong;

@@ -21,6 +21,8 @@ using ::testing::HasSubstr;
 using Fits = Verdict::Fits;
 using How = ProcessEnd::How;
 
+const GpuProfile kGpu = parse_gpus("1GiB").front();
+
 ProcessFacts ended(How how, int code, std::uint64_t out_of_memory = 0, std::uint64_t survived = 0) {
   ProcessFacts facts;
   facts.end = {how, code};
@@ -155,7 +157,7 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
   recorder.end(ProcessRecord::End::exited, 0);
   EXPECT_FALSE(recorder.kept());
   EXPECT_EQ(recorder.stem(), "");
-  recorder.used(1, 1, 1 << 30, 5000);
+  recorder.used(1, 1, kGpu, 5000);
   const auto record = read_record(recorder.stem() + ".gpu");
   ASSERT_TRUE(record);
   EXPECT_EQ(record->calls[static_cast<std::size_t>(DriverCall::mem_alloc)], 1U);
@@ -167,8 +169,8 @@ TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
 TEST(Recorder, WhatIsKnownIsInTheFileAtOnce) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());
-  recorder.used(0, 0, 1 << 30, 5000);
-  recorder.used(0, 0, 1 << 30, 4000);
+  recorder.used(0, 0, kGpu, 5000);
+  recorder.used(0, 0, kGpu, 4000);
   recorder.allocated(0, 300, 400);
   recorder.allocated(0, 200, 500);
   recorder.ran_out({0, 900, 200, 500});
@@ -205,8 +207,8 @@ TEST(Recorder, TheNextProgramInAProcessHasARecordOfItsOwn) {
   const ScratchFolder folder;
   Recorder first(folder.path());
   Recorder second(folder.path());
-  first.used(0, 0, 1 << 30, 5000);
-  second.used(0, 0, 1 << 30, 6000);
+  first.used(0, 0, kGpu, 5000);
+  second.used(0, 0, kGpu, 6000);
   EXPECT_THAT(first.stem(), ::testing::EndsWith(std::to_string(getpid()) + ".0"));
   EXPECT_THAT(second.stem(), ::testing::EndsWith(std::to_string(getpid()) + ".1"));
 }
@@ -214,7 +216,7 @@ TEST(Recorder, TheNextProgramInAProcessHasARecordOfItsOwn) {
 TEST(Recorder, AChildHasNothingOfItsParents) {
   const ScratchFolder folder;
   Recorder used(folder.path());
-  used.used(0, 0, 1 << 30, 5000);
+  used.used(0, 0, kGpu, 5000);
   Recorder fresh(folder.path());
   const auto in_child = [](auto&& check) {
     const pid_t child = fork();
@@ -227,7 +229,7 @@ TEST(Recorder, AChildHasNothingOfItsParents) {
   EXPECT_EQ(in_child([&] {
               used.end(ProcessRecord::End::exited, 9);
               used.forget();
-              used.used(0, 0, 1 << 30, 9000);
+              used.used(0, 0, kGpu, 9000);
               return !used.kept();
             }),
             0);
@@ -236,7 +238,7 @@ TEST(Recorder, AChildHasNothingOfItsParents) {
   EXPECT_EQ(record.devices[0].peak_used_bytes, 5000U);
   EXPECT_EQ(in_child([&] {
               fresh.forget();
-              fresh.used(0, 0, 1 << 30, 9000);
+              fresh.used(0, 0, kGpu, 9000);
               return fresh.kept() && fresh.stem().ends_with(std::to_string(getpid()) + ".0") &&
                      read_record(fresh.stem() + ".gpu")->devices[0].peak_used_bytes == 9000;
             }),

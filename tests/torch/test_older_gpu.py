@@ -1,0 +1,58 @@
+"""Where only a GPU's size is given: what it is taken for, and whether an older one of that size would do."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import GAPLESS
+
+# Attention of 8 heads that share 4: on older GPUs it makes all scores, 512 MiB of half precision and of single.
+PROGRAM = """
+import sys
+import torch
+query = torch.randn(2, 8, 4096, 64, device="cuda", dtype=torch.half, requires_grad=True)
+key = torch.randn(2, int(sys.argv[1]), 4096, 64, device="cuda", dtype=torch.half, requires_grad=True)
+torch.nn.functional.scaled_dot_product_attention(query, key, key, enable_gqa=int(sys.argv[1]) != 8).sum().backward()
+"""
+
+
+@pytest.fixture
+def fits(tmp_path):
+    def run(gpu, heads):
+        (tmp_path / "train.py").write_text(PROGRAM)
+        done = subprocess.run(
+            [GAPLESS, "fits", "--gpu", gpu, "--allocator", "gapless,native", "--json", "--", sys.executable, "train.py",
+             str(heads)], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    return run
+
+
+@pytest.mark.one_torch
+def test_what_an_older_gpu_of_that_size_would_not_do_is_no_plain_yes(fits):
+    first, second = fits("1GiB", 4)
+    for row in (first, second):
+        assert (row["fits"], row["verdict"], row["compute_capability"]) == (True, "yes, on newer GPUs", "8.0")
+        assert row["on_older_gpu"]["compute_capability"] == "7.5" and row["on_older_gpu"]["fits"] is False
+    assert "on one of 7.5 (T4) it does not fit: 1.00 GiB asked in step 0 (train.py:6)" in first["notes"][0]
+    assert "on one of 7.5 (T4) it does not fit with gapless: " in second["notes"][0]
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("gpu, heads, note", [
+    ("1GiB", 8, "on one of 7.5 (T4) "), ("8GiB", 4, "GiB are allocated, and fit"),
+    ("A100:1GiB", 4, None)])
+def test_what_one_would_do_is(fits, gpu, heads, note):
+    """Where all heads have keys of their own; where there is room; and where the GPU was named nobody asks."""
+    row = fits(gpu, heads)[0]
+    assert (row["fits"], row["verdict"]) == (True, "yes")
+    assert "on_older_gpu" not in row if note is None else row["on_older_gpu"]["fits"] is True
+    assert row["notes"] == [] if note is None else note in row["notes"][0]
+
+
+def test_dryrun_says_what_it_was_taken_for(dryrun):
+    for gpu, is_told in (("1GiB", True), ("A100", False)):
+        error, rows = dryrun("--gpu", gpu, program=PROGRAM, arguments=("4",))
+        assert rows[0]["needs_compute_capability"] == "8.0"
+        assert ("so the GPU was taken for one of compute capability 8.0" in error) is is_told

@@ -1,0 +1,97 @@
+#include "tools/older_gpu.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "simgpu/process/gpu_profile.h"
+#include "tools/estimates_from.h"
+#include "tools/json_values.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOlder = "T4";  // compute capability 7.5
+
+bool needs_newer(const json& row) {
+  return member(row, "needs_compute_capability").is_string() && member(row, "is_named") == false;
+}
+
+std::string who_ran(const json& row) {
+  return fmt::format(
+      "only its size was given, so the GPU was taken for one of compute capability {}, and "
+      "attention ran in kernels that older ones lack",
+      row["compute_capability"].get<std::string>());
+}
+
+}  // namespace
+
+std::string capability_text(std::int32_t capability) {
+  return fmt::format("{}.{}", capability / 10, capability % 10);
+}
+
+std::string older_gpu_note(const json& row) {
+  if (!needs_newer(row) || row["fits"] == false) return {};
+  return who_ran(row) +
+         fmt::format(": an older one (T4, V100) may take more; name it (--gpu {})", kOlder);
+}
+
+const FitsRun* wants_older_gpu(const std::vector<FitsRun>& runs) {
+  const auto found = std::find_if(runs.begin(), runs.end(), [](const FitsRun& run) {
+    return run.fits() == true && run.end.by == WatchedEnd::By::itself &&
+           std::any_of(run.rows.begin(), run.rows.end(), needs_newer);
+  });
+  return found == runs.end() ? nullptr : &*found;
+}
+
+SimulatedGpus older(SimulatedGpus gpus) {
+  gpus.gpus = simgpu::name_sizes(gpus.gpus, kOlder);
+  return gpus;
+}
+
+void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again) {
+  if (again.end.by == WatchedEnd::By::user) return;
+  const json first_rows = first.rows;  // which are judged anew, too
+  for (FitsRun& run : runs) {
+    for (std::size_t i = 0; i < run.rows.size(); ++i) {
+      json& row = run.rows[i];
+      if (!row["pid"].is_number() || row["fits"] != true || !needs_newer(row)) continue;
+      const json* const before = counterpart(first_rows, i, row);
+      const json* const other = counterpart(again.rows, i, row);
+      if (before == nullptr || other == nullptr || !(*other)["pid"].is_number()) continue;
+      const bool is_first = run.allocator == again.allocator;
+      const bool fits = (*other)["fits"] == true;
+      const bool takes_as_much =
+          fits && took_as_much(static_cast<double>(number((*before)["peak_allocated_bytes"])),
+                               static_cast<double>(number((*other)["peak_allocated_bytes"])));
+      row["on_older_gpu"] = {{"compute_capability", (*other)["compute_capability"]},
+                             {"allocator", again.allocator},
+                             {"fits", (*other)["fits"]},
+                             {"peak_allocated_bytes", member(*other, "peak_allocated_bytes")}};
+      std::string found = fmt::format("{}; on one of {} ({}) ", who_ran(row),
+                                      (*other)["compute_capability"].get<std::string>(), kOlder);
+      if (takes_as_much) {
+        found += "it takes as much";
+      } else if (fits) {
+        found += fmt::format("{} are allocated{}", size_text((*other)["peak_allocated_bytes"]),
+                             is_first ? ", and fit" : ", with " + again.allocator);
+      } else {
+        found += fmt::format(
+            "it {}{}: {}", (*other)["fits"] == false ? "does not fit" : "is not known to fit",
+            is_first ? "" : " with " + again.allocator, (*other)["reason"].get<std::string>());
+      }
+      const std::string untried = older_gpu_note(row);
+      for (json& note : row["notes"]) {
+        if (note == untried) note = found;
+      }
+      if (!takes_as_much && !(fits && is_first)) {
+        row["verdict"] = row["verdict"].get<std::string>() + ", on newer GPUs";
+      }
+    }
+  }
+}
+
+}  // namespace gapless::tools
