@@ -64,17 +64,18 @@ void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const 
       if (before == nullptr || other == nullptr || !(*other)["pid"].is_number()) continue;
       const bool is_first = run.allocator == again.allocator;
       const bool fits = (*other)["fits"] == true;
-      const bool takes_as_much =
-          fits && took_as_much(static_cast<double>(number((*before)["peak_allocated_bytes"])),
-                               static_cast<double>(number((*other)["peak_allocated_bytes"])));
+      const auto bytes_before = static_cast<double>(number((*before)["peak_allocated_bytes"]));
+      const auto bytes_now = static_cast<double>(number((*other)["peak_allocated_bytes"]));
+      const bool takes_no_more =
+          fits && (bytes_now < bytes_before || took_as_much(bytes_before, bytes_now));
       row["on_older_gpu"] = {{"compute_capability", (*other)["compute_capability"]},
                              {"allocator", again.allocator},
                              {"fits", (*other)["fits"]},
                              {"peak_allocated_bytes", member(*other, "peak_allocated_bytes")}};
       std::string found = fmt::format("{}; on one of {} ({}) ", who_ran(row),
                                       (*other)["compute_capability"].get<std::string>(), kOlder);
-      if (takes_as_much) {
-        found += "it takes as much";
+      if (takes_no_more) {
+        found += "it takes no more";
       } else if (fits) {
         found += fmt::format("{} are allocated{}", size_text((*other)["peak_allocated_bytes"]),
                              is_first ? ", and fit" : ", with " + again.allocator);
@@ -87,7 +88,7 @@ void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const 
       for (json& note : row["notes"]) {
         if (note == untried) note = found;
       }
-      if (!takes_as_much && !(fits && is_first)) {
+      if (!takes_no_more && !(fits && is_first)) {
         row["verdict"] = row["verdict"].get<std::string>() + ", on newer GPUs";
       }
     }
