@@ -9,6 +9,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
 #include "allocator/driver/call.h"
+#include "tools/cards_of_size.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/older_gpu.h"
@@ -278,6 +279,7 @@ std::vector<std::string> notes_of(const json& rows) {
     const bool tried = member(row, "other_numbers").is_object();
     json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
     said.push_back(older_gpu_note(row));
+    said.push_back(smaller_cards_note(row));
     for (const std::string note : said) {
       if (!note.empty() && !tells(row, note) &&
           std::find(notes.begin(), notes.end(), note) == notes.end()) {

@@ -26,39 +26,78 @@ const std::vector<BuiltIn>& built_in() {
       {"a100",
        "A100",
        {"NVIDIA A100-SXM4-80GB", gib(7915), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
-        424 * MiB}},
+        424 * MiB, 80 * GiB}},
       {"a10040gb",
        "A100-40GB",
        {"NVIDIA A100-SXM4-40GB", gib(3939), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
-        424 * MiB}},
+        424 * MiB, 40 * GiB}},
       {"h100",
        "H100",
        {"NVIDIA H100 80GB HBM3", gib(7911), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 50 * MiB,
-        520 * MiB}},
+        520 * MiB, 80 * GiB}},
       {"h200",
        "H200",
-       {"NVIDIA H200", gib(13981), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 60 * MiB, 520 * MiB}},
+       {"NVIDIA H200", gib(13981), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 60 * MiB, 520 * MiB,
+        141 * GiB}},
       {"b200",
        "B200",
-       {"NVIDIA B200", gib(17836), 10, 0, 148, 2048, 228 * KiB, 227 * KiB, 126 * MiB, 640 * MiB}},
+       {"NVIDIA B200", gib(17836), 10, 0, 148, 2048, 228 * KiB, 227 * KiB, 126 * MiB, 640 * MiB,
+        180 * GiB}},
       {"rtx4090",
        "RTX 4090",
        {"NVIDIA GeForce RTX 4090", gib(2364), 8, 9, 128, 1536, 100 * KiB, 99 * KiB, 72 * MiB,
-        380 * MiB}},
+        380 * MiB, 24 * GiB}},
       {"rtx3090",
        "RTX 3090",
        {"NVIDIA GeForce RTX 3090", gib(2369), 8, 6, 82, 1536, 100 * KiB, 99 * KiB, 6 * MiB,
-        300 * MiB}},
+        300 * MiB, 24 * GiB}},
       {"l4",
        "L4",
-       {"NVIDIA L4", gib(2203), 8, 9, 58, 1536, 100 * KiB, 99 * KiB, 48 * MiB, 250 * MiB}},
+       {"NVIDIA L4", gib(2203), 8, 9, 58, 1536, 100 * KiB, 99 * KiB, 48 * MiB, 250 * MiB,
+        24 * GiB}},
       {"a10g",
        "A10G",
-       {"NVIDIA A10G", gib(2207), 8, 6, 80, 1536, 100 * KiB, 99 * KiB, 6 * MiB, 300 * MiB}},
-      {"t4", "T4", {"Tesla T4", gib(1474), 7, 5, 40, 1024, 64 * KiB, 64 * KiB, 4 * MiB, 150 * MiB}},
+       {"NVIDIA A10G", gib(2207), 8, 6, 80, 1536, 100 * KiB, 99 * KiB, 6 * MiB, 300 * MiB,
+        24 * GiB}},
+      {"t4",
+       "T4",
+       {"Tesla T4", gib(1474), 7, 5, 40, 1024, 64 * KiB, 64 * KiB, 4 * MiB, 150 * MiB, 16 * GiB}},
       {"v100",
        "V100",
-       {"Tesla V100-SXM2-16GB", gib(1577), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB}},
+       {"Tesla V100-SXM2-16GB", gib(1577), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB,
+        16 * GiB}},
+      {"v10032gb",
+       "V100-32GB",
+       {"Tesla V100-SXM2-32GB", gib(3174), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB,
+        32 * GiB}},
+      {"l40s",
+       "L40S",
+       {"NVIDIA L40S", gib(4442), 8, 9, 142, 1536, 100 * KiB, 99 * KiB, 96 * MiB, 400 * MiB,
+        48 * GiB}},
+      {"rtx5090",
+       "RTX 5090",
+       {"NVIDIA GeForce RTX 5090", gib(3137), 12, 0, 170, 1536, 100 * KiB, 99 * KiB, 96 * MiB,
+        480 * MiB, 32 * GiB}},
+      {"rtx4080",
+       "RTX 4080",
+       {"NVIDIA GeForce RTX 4080", gib(1560), 8, 9, 76, 1536, 100 * KiB, 99 * KiB, 64 * MiB,
+        300 * MiB, 16 * GiB}},
+      {"rtx3080",
+       "RTX 3080",
+       {"NVIDIA GeForce RTX 3080", gib(978), 8, 6, 68, 1536, 100 * KiB, 99 * KiB, 5 * MiB,
+        280 * MiB, 10 * GiB}},
+      {"rtx3070",
+       "RTX 3070",
+       {"NVIDIA GeForce RTX 3070", gib(778), 8, 6, 46, 1536, 100 * KiB, 99 * KiB, 4 * MiB,
+        250 * MiB, 8 * GiB}},
+      {"rtx3060",
+       "RTX 3060",
+       {"NVIDIA GeForce RTX 3060", gib(1175), 8, 6, 28, 1536, 100 * KiB, 99 * KiB, 9 * MiB / 4,
+        220 * MiB, 12 * GiB}},
+      {"rtx2080ti",
+       "RTX 2080 Ti",
+       {"NVIDIA GeForce RTX 2080 Ti", gib(1076), 7, 5, 68, 1024, 64 * KiB, 64 * KiB, 11 * MiB / 2,
+        200 * MiB, 11 * GiB}},
   };
   return profiles;
 }
@@ -154,6 +193,20 @@ std::vector<std::string> gpu_profile_names() {
   std::vector<std::string> names;
   for (const BuiltIn& known : built_in()) names.emplace_back(known.shown);
   return names;
+}
+
+std::vector<Card> cards_sold_with(std::uint64_t bytes) {
+  std::vector<Card> cards;
+  for (const BuiltIn& known : built_in()) {
+    const std::uint64_t sold = known.profile.sold_with_bytes;
+    const std::uint64_t as_decimal = sold / GiB * 1'000'000'000 / (2 * MiB) * (2 * MiB);
+    if (bytes == sold || bytes == as_decimal) {
+      cards.push_back({known.shown, known.profile.total_bytes});
+    }
+  }
+  std::sort(cards.begin(), cards.end(),
+            [](const Card& a, const Card& b) { return a.total_bytes < b.total_bytes; });
+  return cards;
 }
 
 std::vector<GpuProfile> parse_gpus(std::string_view text, std::optional<std::uint64_t> context) {

@@ -3,8 +3,9 @@
 //   parse_gpus("A100,16GiB")  ->  an A100 with 80 GB, and a card of 16 GiB that is otherwise one
 //   parse_gpus("3x16GiB")     ->  three of those
 //
-// Capacities are those PyTorch's messages give for such cards ("GPU 0 has a total capacity of
-// 79.15 GiB"): what the driver keeps for itself is taken off already.
+// Capacities are those PyTorch's messages give for such cards on Linux ("GPU 0 has a total capacity
+// of 79.15 GiB"): what the driver, and error correction, keep for themselves is taken off already.
+// A card sold with 16 GB has 14.74 GiB (T4) to 15.77 GiB (V100).
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,20 @@ struct GpuProfile {
   /// What a context takes before the first allocation: about, for it was not measured and differs
   /// between drivers (SIMGPU_CONTEXT sets it).
   std::uint64_t context_bytes = 0;
-  bool is_named = false;  // else only its size was given
+  std::uint64_t sold_with_bytes = 0;  // what its box says, where "16 GB" is 16 GiB
+  bool is_named = false;              // else only its size was given
 };
 
 /// The built-in profiles, by the names they are asked for: {"A100", ...}.
 std::vector<std::string> gpu_profile_names();
+
+struct Card {
+  std::string name;  // as it is asked for
+  std::uint64_t total_bytes = 0;
+};
+
+/// Those sold with that much memory, 16 GiB or 16 GB, the one that has the least of it first.
+std::vector<Card> cards_sold_with(std::uint64_t bytes);
 
 /// PROFILE, SIZE or PROFILE:SIZE, each with COUNTx in front of it or not, separated by commas.
 /// Names are compared without case, spaces,

@@ -58,3 +58,11 @@ def test_dryrun_says_what_it_was_taken_for(dryrun):
         error, rows = dryrun("--gpu", gpu, program=PROGRAM, arguments=("4",))
         assert rows[0]["needs_compute_capability"] == "8.0"
         assert ("so the GPU was taken for one of compute capability 8.0" in error) is is_told
+
+
+def test_cards_that_are_sold_with_that_size_have_less(dryrun):
+    program = "import torch; x = torch.empty(14_900, 1 << 20, dtype=torch.uint8, device='cuda')"
+    for gpu, is_told in (("16GiB", True), ("V100", False)):
+        error, rows = dryrun("--gpu", gpu, program=program)
+        assert rows[0]["fits"] is True
+        assert ("cards sold with that have less (T4 14.74 GiB): name the card (--gpu 'T4')" in " ".join(error.split())) is is_told

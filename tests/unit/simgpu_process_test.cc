@@ -79,6 +79,20 @@ TEST(GpuProfile, SeveralOfOneKind) {
   }
 }
 
+TEST(GpuProfile, NoCardHasAllThatItIsSoldWith) {
+  for (const std::string& name : gpu_profile_names()) {
+    const GpuProfile card = parse_gpus(name)[0];
+    EXPECT_LT(card.total_bytes, card.sold_with_bytes) << name;
+    EXPECT_GT(card.total_bytes, card.sold_with_bytes / 100 * 91) << name;
+  }
+  const std::vector<Card> of_16 = cards_sold_with(16 * GiB);
+  ASSERT_EQ(of_16.size(), 3U);
+  EXPECT_EQ(of_16[0].name, "T4");
+  EXPECT_EQ(of_16[2].name, "V100");
+  EXPECT_EQ(cards_sold_with(parse_gpus("16GB")[0].total_bytes).size(), 3U);
+  EXPECT_TRUE(cards_sold_with(parse_gpus("19.58GiB")[0].total_bytes).empty());
+}
+
 TEST(GpuProfile, SaysWhatItDoesNotKnow) {
   for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "A100:", "A100:x", "X9:16GiB"}) {
     try {
