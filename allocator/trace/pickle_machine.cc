@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "allocator/base/error.h"
 #include "allocator/trace/pickle_opcodes.h"
@@ -51,6 +52,7 @@ void PickleMachine::cut_off(std::uint64_t count) const {
 }
 
 bool PickleMachine::next_piece() {
+  if (op_ != nullptr) op_at_ = position_of(std::exchange(op_, nullptr));
   piece_at_ = position();
   const std::string_view piece = source_.next();
   begin_ = at_ = piece.data();
@@ -293,8 +295,8 @@ void PickleMachine::out_of_range(std::uint64_t index) const {
 }
 
 void PickleMachine::put(std::uint64_t index) {
-  // Pickles number what they memoize; a number beyond the opcodes so far is an attack on memory.
-  if (index > opcodes_) [[unlikely]]
+  // Pickles number what they memoize; a number beyond the bytes so far is an attack on memory.
+  if (index > position()) [[unlikely]]
     out_of_range(index);
   if (stack_.size() <= floor()) nothing_there();
   memo_size_ = std::max(memo_size_, index + 1);
@@ -363,15 +365,15 @@ PickleValue PickleMachine::run() {
     // Most of a recording is frames of stacks, which were there before.
     while (end_ - at_ >= kLongBinGetBytes &&
            static_cast<unsigned char>(*at_) == pickle_opcodes::kLongBinGet) {
-      op_at_ = position();
-      ++at_;
-      ++opcodes_;
+      op_ = at_++;
       get(number<std::uint32_t>());
     }
-    op_at_ = position();
-    const auto op = static_cast<unsigned char>(take(1)[0]);
-    ++opcodes_;
-    stopped = step(op);
+    if (at_ == end_ && !next_piece()) {
+      op_at_ = position();
+      cut_off(1);
+    }
+    op_ = at_;
+    stopped = step(static_cast<unsigned char>(take(1)[0]));
   }
   const PickleValue root = pop();
   end_way(root);

@@ -78,7 +78,9 @@ class PickleMachine {
   [[noreturn, gnu::cold, gnu::noinline]] void never_set(std::uint64_t index) const;
   [[noreturn, gnu::cold, gnu::noinline]] void out_of_range(std::uint64_t index) const;
   [[noreturn, gnu::cold, gnu::noinline]] void refuse(unsigned char op) const;
-  [[nodiscard]] std::string here() const { return "byte " + std::to_string(op_at_); }
+  [[nodiscard]] std::string here() const {
+    return "byte " + std::to_string(op_ == nullptr ? op_at_ : position_of(op_));
+  }
   template <class T>
   void make_room(std::vector<T>& list, std::uint64_t more) {
     if (more > list.capacity() - list.size()) [[unlikely]]
@@ -87,9 +89,10 @@ class PickleMachine {
   template <class T>
   [[gnu::noinline]] void grow(std::vector<T>& list, std::uint64_t more);
 
-  [[nodiscard]] std::uint64_t position() const {
-    return piece_at_ + static_cast<std::uint64_t>(at_ - begin_);
+  [[nodiscard]] std::uint64_t position_of(const char* at) const {
+    return piece_at_ + static_cast<std::uint64_t>(at - begin_);
   }
+  [[nodiscard]] std::uint64_t position() const { return position_of(at_); }
   [[nodiscard]] std::uint64_t left() const { return size_ - position(); }
   [[noreturn]] void cut_off(std::uint64_t count) const;
   bool next_piece();
@@ -160,8 +163,8 @@ class PickleMachine {
   std::string across_;  // what lies in two pieces
 
   std::uint64_t held_bytes_ = 0;  // of the machine's own
-  std::uint64_t opcodes_ = 0;
-  std::uint64_t op_at_ = 0;
+  const char* op_ = nullptr;  // the opcode that is obeyed, where it is still in the piece
+  std::uint64_t op_at_ = 0;   // else where it was
   std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;
   std::vector<PickleValue> memo_;

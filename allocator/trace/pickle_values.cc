@@ -9,10 +9,11 @@ const PickleValue* PickleValue::find(std::string_view key) const {
   const std::vector<PickleValue>& all = items_->values;
   for (std::size_t i = all.size(); i >= 2; i -= 2) {  // a later key replaces an earlier one
     const PickleValue& name = all[i - 2];
-    if (name.kind_ == Kind::text && name.size_ == key.size() &&
-        std::memcmp(name.text_->bytes.data(), key.data(), key.size()) == 0) {
-      return &all[i - 1];
-    }
+    if (name.kind_ != Kind::text || name.size_ != key.size()) continue;
+    const char* const text = name.text_->bytes.data();
+    // Keys of one length mostly differ in their first letter.
+    if (!key.empty() && text[0] != key[0]) continue;
+    if (std::memcmp(text, key.data(), key.size()) == 0) return &all[i - 1];
   }
   return nullptr;
 }
