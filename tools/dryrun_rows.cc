@@ -235,7 +235,8 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
       row["is_named"] = used.is_named;
       row["peak_used_bytes"] = used.peak_used_bytes;
       for (const char* const of_torch :
-           {"name", "peak_allocated_bytes", "peak_reserved_bytes", "retries", "stalls"}) {
+           {"name", "peak_allocated_bytes", "peak_reserved_bytes", "peak_requested_bytes",
+            "requested_bytes", "retries", "stalls"}) {
         row[of_torch] = nullptr;
       }
       // PyTorch's own peaks begin anew where the program says so; those recorded do not.
@@ -247,6 +248,10 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         reserved = std::max(reserved, known["peak_reserved_bytes"].get<std::uint64_t>());
         row["name"] = known["name"];
         row["retries"] = known["retries"];
+        for (const char* const asked : {"requested_bytes", "peak_requested_bytes"}) {
+          const std::uint64_t bytes = number(member(known, asked));
+          row[asked] = bytes == 0 ? json() : json(bytes);
+        }
         // The host waited for the device so that memory could be given back or used again.
         row["stalls"] = record.calls[static_cast<std::size_t>(DriverCall::mem_free)] +
                         known["waits"].get<std::uint64_t>();

@@ -23,6 +23,7 @@
 #include "tools/memory_picture.h"
 #include "tools/older_gpu.h"
 #include "tools/program_options.h"
+#include "tools/same_program.h"
 #include "tools/say.h"
 #include "tools/second_guess.h"
 #include "tools/simulated_run.h"
@@ -146,6 +147,7 @@ int run(FitsArguments arguments) {
     }
   }
   if (at_the_most) judge_by_most(runs, runs.front(), *at_the_most);
+  judge_by_one_another(runs, arguments.gpus.estimates);
   if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
     judge_by_second_guess(runs, *first, run_with_other_numbers(*first, "noise", arguments));

@@ -163,8 +163,8 @@ class PickleMachine {
   std::string across_;  // what lies in two pieces
 
   std::uint64_t held_bytes_ = 0;  // of the machine's own
-  const char* op_ = nullptr;  // the opcode that is obeyed, where it is still in the piece
-  std::uint64_t op_at_ = 0;   // else where it was
+  const char* op_ = nullptr;      // the opcode that is obeyed, where it is still in the piece
+  std::uint64_t op_at_ = 0;       // else where it was
   std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;
   std::vector<PickleValue> memo_;

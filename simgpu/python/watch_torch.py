@@ -361,6 +361,8 @@ def _devices() -> list[dict]:
             "name": torch.cuda.get_device_name(index),
             "peak_allocated_bytes": torch.cuda.max_memory_allocated(index),
             "peak_reserved_bytes": torch.cuda.max_memory_reserved(index),
+            "requested_bytes": stats.get("requested_bytes.all.allocated", 0),  # all that was ever asked for
+            "peak_requested_bytes": stats.get("requested_bytes.all.peak", 0),
             "retries": stats.get("num_alloc_retries", 0),
             "waits": stats.get("num_sync_all_streams", 0),
         })

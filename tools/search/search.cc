@@ -13,6 +13,7 @@
 #include "allocator/gapless.h"
 #include "tools/estimates_from.h"
 #include "tools/last_words.h"
+#include "tools/same_program.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
 
@@ -333,6 +334,27 @@ void Search::judge_by_other_numbers(const ProbeResult& first, const ProbeResult&
   }
 }
 
+// What was found is no answer where the program did something else with each allocator.
+void Search::compare_allocators() {
+  for (const SearchCell& found : cells_) {
+    const auto best = found.best();
+    if (!best) continue;
+    std::vector<SearchCell*> cells;
+    std::vector<FitsRun> runs;
+    for (SearchCell& cell : cells_) {
+      if (cell.combination != found.combination || cell.results.count(*best) == 0) continue;
+      cells.push_back(&cell);
+      runs.push_back(cell.results.at(*best).as_run());
+      runs.back().allocator = cell.allocator;
+    }
+    judge_by_one_another(runs, options_.gpus.estimates);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      ProbeResult& result = cells[i]->results.at(*best);
+      if (result.probed == Probed::fits) result.judge_anew(runs[i]);
+    }
+  }
+}
+
 int Search::run(const Told& told) {
   use_kept(told);
   Probes probes;
@@ -345,7 +367,10 @@ int Search::run(const Told& told) {
       });
       if (!runs) start(probes, probe.first, probe.second);
     }
-    if (jobs_.empty() && !start_with_other_numbers(probes)) return 0;
+    if (jobs_.empty() && !start_with_other_numbers(probes)) {
+      compare_allocators();
+      return 0;
+    }
     const auto over = probes.wait();
     if (probes.told_to_end() != 0) return probes.told_to_end();
     told(nullptr, 0);

@@ -99,6 +99,7 @@ class Search {
   ProbeResult decided_by_most(const Job& job, ProbeResult most);
   bool start_with_other_numbers(Probes& probes);
   void judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again);
+  void compare_allocators();
   void stop_unwanted(Probes& probes);
   void learn(std::size_t cell, std::size_t index, ProbeResult result, const Told& told);
   ProbeResult read_result(const Job& job, const Probes::Over& over) const;

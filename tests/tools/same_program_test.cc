@@ -1,0 +1,105 @@
+// What the runs with several allocators say of each other: one program asks for the same each time.
+#include "tools/same_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json process_of(std::uint64_t in_all_mib, std::uint64_t at_peak_mib) {
+  return {{"pid", 7},
+          {"rank", nullptr},
+          {"device", 0},
+          {"fits", true},
+          {"verdict", "yes"},
+          {"reason", nullptr},
+          {"caught_out_of_memory", 0},
+          {"requested_bytes", in_all_mib * MiB},
+          {"peak_requested_bytes", at_peak_mib * MiB},
+          {"peak_used_bytes", at_peak_mib * MiB},
+          {"total_bytes", 1000 * MiB},
+          {"notes", json::array()}};
+}
+
+FitsRun run_with(const std::string& allocator, const json& row) {
+  FitsRun run;
+  run.allocator = allocator;
+  run.rows.push_back(row);
+  run.installed = {0};
+  add_headroom(run);
+  return run;
+}
+
+std::vector<FitsRun> compared(const json& first, const json& second, bool estimates = false) {
+  std::vector<FitsRun> runs = {run_with("gapless", first), run_with("native", second)};
+  judge_by_one_another(runs, estimates);
+  return runs;
+}
+
+TEST(SameProgram, OneThatAsksForOtherMemoryEachTimeIsNotKnownToFit) {
+  for (const FitsRun& run : compared(process_of(900, 300), process_of(1700, 500))) {
+    EXPECT_TRUE(run.rows[0]["fits"].is_null());
+    EXPECT_EQ(run.rows[0]["verdict"], "not known");
+    EXPECT_TRUE(run.rows[0]["headroom_bytes"].is_null());
+    EXPECT_THAT(run.rows[0]["reason"].get<std::string>(),
+                HasSubstr("(300.00 MiB with gapless, 500.00 MiB with native at its peak)"));
+    EXPECT_EQ(run.exit_status(), 3);
+  }
+}
+
+TEST(SameProgram, EstimatesTakeEachRunAsItCame) {
+  const FitsRun run = compared(process_of(900, 300), process_of(1700, 500), true)[0];
+  EXPECT_EQ(run.rows[0]["fits"], true);
+  EXPECT_EQ(run.rows[0]["verdict"], "yes, by estimates");
+  EXPECT_EQ(run.rows[0]["headroom_bytes"], 700 * MiB);
+  EXPECT_THAT(run.rows[0]["notes"][0].get<std::string>(), HasSubstr("without a seed"));
+}
+
+TEST(SameProgram, WhatIsTheSameOrCannotBeComparedStands) {
+  const json other = process_of(1700, 500);
+  const auto with = [](json row, const char* name, const json& value) {
+    row[name] = value;
+    return row;
+  };
+  const json same[] = {
+      process_of(900, 300),
+      process_of(904, 301),                       // a little more
+      process_of(1700, 301),                      // more steps of the same
+      with(process_of(700, 299), "fits", false),  // until then
+      with(other, "fits", nullptr),
+      with(other, "device", 1),
+      with(other, "caught_out_of_memory", 2),  // it went on with less
+      with(other, "requested_bytes", nullptr),
+  };
+  for (const json& second : same) {
+    const FitsRun run = compared(process_of(900, 300), second)[0];
+    EXPECT_EQ(run.rows[0]["verdict"], "yes") << second;
+    EXPECT_THAT(run.rows[0]["notes"], IsEmpty());
+  }
+}
+
+TEST(SameProgram, OneThatWasRefusedAfterMoreThanTheOtherAskedForIsAnother) {
+  json refused = process_of(700, 400);
+  refused["fits"] = false;
+  const auto runs = compared(refused, process_of(900, 300));
+  EXPECT_EQ(runs[0].rows[0]["fits"], false);
+  EXPECT_TRUE(runs[1].rows[0]["fits"].is_null());
+}
+
+TEST(SameProgram, OneThatWasStoppedDidNotDoAllItHadTo) {
+  std::vector<FitsRun> runs = {run_with("gapless", process_of(900, 300)),
+                               run_with("native", process_of(1700, 500))};
+  runs[1].end.by = WatchedEnd::By::limit;
+  judge_by_one_another(runs, false);
+  EXPECT_EQ(runs[0].rows[0]["verdict"], "yes");
+}
+
+}  // namespace
+}  // namespace gapless::tools

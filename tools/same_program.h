@@ -1,0 +1,21 @@
+// Whether the runs with several allocators were of one program. What it asks for does not hang on
+// who serves it: in all it is the same, to the byte, unless the program draws numbers without a
+// seed, or goes by time or by the memory that it finds free.
+//
+//   requested    gapless                  native
+//   in all       6.19 GiB                 6.19 GiB                  -> each answer stands
+//   in all       21.40 GiB, peak 2.90     38.02 GiB, peak 4.51      -> not known, of both
+//                out of memory, peak 7.2  38.02 GiB, peak 4.51      -> not known, of the second
+#pragma once
+
+#include <vector>
+
+#include "tools/fits_report.h"
+
+namespace gapless::tools {
+
+/// Judges the rows anew that fit, of processes that requested other memory in each run, at its peak
+/// as well (by more than 0.5 %). With `estimates` each run is taken as it came, and that is noted.
+void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates);
+
+}  // namespace gapless::tools
