@@ -13,6 +13,7 @@
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/older_gpu.h"
+#include "tools/same_program.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -216,6 +217,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"out_of_memory", request},
         {"end", end_of(report.facts.end)},
         {"exception", member(report.torch, "exception")},
+        {"compiled", member(report.torch, "compiled")},
         {"estimates_from", estimates_of(report)},
         {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
@@ -285,6 +287,7 @@ std::vector<std::string> notes_of(const json& rows) {
     json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
     said.push_back(older_gpu_note(row));
     said.push_back(smaller_cards_note(row));
+    said.push_back(found_kernels_note(row));
     for (const std::string note : said) {
       if (!note.empty() && !tells(row, note) &&
           std::find(notes.begin(), notes.end(), note) == notes.end()) {

@@ -16,6 +16,7 @@
 #include "tools/native_lines.h"
 #include "tools/older_gpu.h"
 #include "tools/process_reports.h"
+#include "tools/same_program.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 
@@ -325,7 +326,8 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);
       }
-      for (const std::string& note : {older_gpu_note(row), smaller_cards_note(row)}) {
+      for (const std::string& note :
+           {older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
         if (!note.empty()) notes.push_back(note);
       }
       row["notes"] = notes;

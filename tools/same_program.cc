@@ -42,20 +42,93 @@ bool is_another(const Asked& one, const Asked& other) {
   return whole.whole && part.at_peak > whole.at_peak && !took_as_much(whole.at_peak, part.at_peak);
 }
 
-std::string text_of(const std::vector<Asked>& all) {
+bool differ(const Asked* begin, const Asked* end) {
+  return std::any_of(begin, end, [&](const Asked& one) {
+    return std::any_of(begin, end, [&](const Asked& other) { return is_another(one, other); });
+  });
+}
+
+std::string peaks_of(const std::vector<Asked>& all) {
   std::string peaks;
   for (const Asked& asked : all) {
     peaks +=
         fmt::format("{}{} with {}", peaks.empty() ? "" : ", ",
                     size_text(static_cast<std::uint64_t>(asked.at_peak)), asked.run->allocator);
   }
-  return fmt::format(
+  return peaks;
+}
+
+void set_not_known(json& row, const std::string& reason) {
+  row["fits"] = nullptr;
+  row["verdict"] = "not known";
+  row["reason"] = reason;
+}
+
+// Whether only the first run, in which kernels were compiled, asked for more.
+bool only_compiling_did_more(const std::vector<Asked>& all) {
+  const Asked* const begin = all.data();
+  const Asked* const end = begin + all.size();
+  return member(*begin->row, "compiled") == "made" && !differ(begin + 1, end) &&
+         std::all_of(begin + 1, end,
+                     [&](const Asked& later) { return later.at_peak < begin->at_peak; });
+}
+
+void judge_where_kernels_are_there(const std::vector<Asked>& all) {
+  const std::string text = fmt::format(
+      "in the first run, with {}, kernels were compiled and tried out, and {} were asked for at "
+      "its peak; runs that find them ask for {}",
+      all[0].run->allocator, size_text(static_cast<std::uint64_t>(all[0].at_peak)),
+      size_text(static_cast<std::uint64_t>(all[1].at_peak)));
+  for (const Asked& asked : all) {
+    json& row = *asked.row;
+    if (!asked.whole) continue;
+    const auto left = static_cast<double>(number(member(row, "total_bytes"))) -
+                      static_cast<double>(number(member(row, "peak_used_bytes")));
+    if (all[0].at_peak - asked.at_peak <= left) {
+      row["notes"].push_back(text);
+    } else {
+      set_not_known(row, text + ": where there are none yet it may not fit");
+    }
+  }
+}
+
+// The first run showed what those that find kernels leave open.
+void drop_what_was_seen(const std::vector<Asked>& all) {
+  if (member(*all.front().row, "compiled") != "made") return;
+  for (const Asked& asked : all) {
+    const std::string unseen = found_kernels_note(*asked.row);
+    json notes = json::array();
+    for (const json& note : member(*asked.row, "notes")) {
+      if (note != unseen) notes.push_back(note);
+    }
+    (*asked.row)["notes"] = std::move(notes);
+  }
+}
+
+void judge_as_others(const std::vector<Asked>& all, bool estimates) {
+  const std::string text = fmt::format(
       "each run asked for other memory ({} at its peak): the program draws numbers without a seed, "
       "or goes by time or by the memory that it finds free",
-      peaks);
+      peaks_of(all));
+  for (const Asked& asked : all) {
+    json& row = *asked.row;
+    if (!asked.whole) continue;  // it does not fit, as it came
+    if (estimates) {
+      row["verdict"] = row["verdict"].get<std::string>() + ", by estimates";
+      row["notes"].push_back(text);
+    } else {
+      set_not_known(row, text + " (--estimates takes each run as it came)");
+    }
+  }
 }
 
 }  // namespace
+
+std::string found_kernels_note(const json& row) {
+  if (member(row, "compiled") != "found" || row["fits"] != true) return {};
+  return "compiled kernels were found where an earlier run kept them: a run that finds none tries "
+         "them out, and may ask for more memory meanwhile";
+}
 
 void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates) {
   if (runs.empty()) return;
@@ -70,23 +143,13 @@ void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates) {
       const auto asked = asked_by(run, run.rows[static_cast<std::size_t>(found - &run.rows[0])]);
       if (asked) all.push_back(*asked);
     }
-    const bool differs = std::any_of(all.begin(), all.end(), [&](const Asked& one) {
-      return std::any_of(all.begin(), all.end(),
-                         [&](const Asked& other) { return is_another(one, other); });
-    });
-    if (!differs) continue;
-    const std::string text = text_of(all);
-    for (const Asked& asked : all) {
-      json& row = *asked.row;
-      if (!asked.whole) continue;  // it does not fit, as it came
-      if (estimates) {
-        row["verdict"] = row["verdict"].get<std::string>() + ", by estimates";
-        row["notes"].push_back(text);
-        continue;
-      }
-      row["fits"] = nullptr;
-      row["verdict"] = "not known";
-      row["reason"] = text + " (--estimates takes each run as it came)";
+    if (all.empty()) continue;
+    drop_what_was_seen(all);
+    if (!differ(all.data(), all.data() + all.size())) continue;
+    if (only_compiling_did_more(all)) {
+      judge_where_kernels_are_there(all);
+    } else {
+      judge_as_others(all, estimates);
     }
   }
   for (FitsRun& run : runs) add_headroom(run);

@@ -6,13 +6,24 @@
 //   in all       6.19 GiB                 6.19 GiB                  -> each answer stands
 //   in all       21.40 GiB, peak 2.90     38.02 GiB, peak 4.51      -> not known, of both
 //                out of memory, peak 7.2  38.02 GiB, peak 4.51      -> not known, of the second
+//
+// Kernels that torch.compile makes are tried out once, and kept in a folder: the first run may ask
+// for more than those after it, and so does one on a machine that has none yet. Where that would
+// still fit, the answers stand.
 #pragma once
 
+#include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "tools/fits_report.h"
 
 namespace gapless::tools {
+
+/// That nobody has seen what the row's program asks for where no compiled kernels are kept yet;
+/// empty where none were found, and where it does not fit anyway.
+std::string found_kernels_note(const nlohmann::json& row);
 
 /// Judges the rows anew that fit, of processes that requested other memory in each run, at its peak
 /// as well (by more than 0.5 %). With `estimates` each run is taken as it came, and that is noted.

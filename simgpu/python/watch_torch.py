@@ -375,7 +375,7 @@ def _write(**more):
         return
     rank = os.environ.get("RANK", "")
     report = {"torch": torch.__version__, "rank": int(rank) if rank.isdigit() else None,
-              "allocator": torch.cuda.get_allocator_backend(), **state, **more}
+              "allocator": torch.cuda.get_allocator_backend(), "compiled": _compiled(), **state, **more}
     try:
         report["devices"] = _devices()
     except RuntimeError:  # an allocator of the user's own, which counts nothing
@@ -384,6 +384,16 @@ def _write(**more):
         json.dump(report, file)
         file.close()
         os.replace(file.name, f"{stem}.torch.json")
+
+
+def _compiled() -> str | None:
+    """Whether torch.compile's kernels were "made", or "found" in its folder. What is made is tried out, which asks for
+    memory."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    counts = utils.counters.get("inductor") if utils is not None else None
+    if not counts:
+        return None
+    return "found" if counts["fxgraph_cache_hit"] and not counts["fxgraph_cache_miss"] else "made"
 
 
 @_quietly

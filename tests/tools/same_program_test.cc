@@ -93,6 +93,44 @@ TEST(SameProgram, OneThatWasRefusedAfterMoreThanTheOtherAskedForIsAnother) {
   EXPECT_TRUE(runs[1].rows[0]["fits"].is_null());
 }
 
+TEST(SameProgram, KernelsAreCompiledInTheFirstRun) {
+  const auto compiling = [](std::uint64_t in_all_mib, std::uint64_t at_peak_mib) {
+    json row = process_of(in_all_mib, at_peak_mib);
+    row["compiled"] = "made";
+    return row;
+  };
+  const auto first = compiling(900, 400);
+  const auto roomy = compared(first, compiling(700, 300));
+  for (const FitsRun& run : roomy) {
+    EXPECT_EQ(run.rows[0]["verdict"], "yes");
+    EXPECT_THAT(run.rows[0]["notes"][0].get<std::string>(),
+                HasSubstr("in the first run, with gapless, kernels were compiled"));
+  }
+  json full = compiling(700, 300);
+  full["peak_used_bytes"] = 950 * MiB;  // where 50 MiB are left, and the first run took 100 more
+  const auto tight = compared(first, full);
+  EXPECT_EQ(tight[0].rows[0]["verdict"], "yes");
+  EXPECT_EQ(tight[1].rows[0]["verdict"], "not known");
+  // What a later run does more of, or what later runs do differently, is not that.
+  EXPECT_EQ(compared(compiling(700, 300), first)[0].rows[0]["verdict"], "not known");
+  std::vector<FitsRun> runs = {run_with("gapless", first), run_with("native", compiling(700, 300)),
+                               run_with("expandable", compiling(500, 200))};
+  judge_by_one_another(runs, false);
+  EXPECT_EQ(runs[0].rows[0]["verdict"], "not known");
+}
+
+TEST(SameProgram, WhatFindsKernelsLeavesOpenWhatMakingThemTakes) {
+  json found = process_of(900, 300);
+  found["compiled"] = "found";
+  found["notes"].push_back(found_kernels_note(found));
+  EXPECT_THAT(found["notes"][0].get<std::string>(), HasSubstr("compiled kernels were found"));
+  EXPECT_EQ(compared(found, found)[1].rows[0]["notes"].size(), 1U);
+  json made = process_of(900, 300);
+  made["compiled"] = "made";
+  EXPECT_THAT(found_kernels_note(made), IsEmpty());
+  EXPECT_THAT(compared(made, found)[1].rows[0]["notes"], IsEmpty());
+}
+
 TEST(SameProgram, OneThatWasStoppedDidNotDoAllItHadTo) {
   std::vector<FitsRun> runs = {run_with("gapless", process_of(900, 300)),
                                run_with("native", process_of(1700, 500))};

@@ -1,5 +1,6 @@
 """What is asked of several runs: that each allocator was given the same program."""
 import json
+import os
 import subprocess
 import sys
 
@@ -19,14 +20,23 @@ for step in range(4):
 """
 
 
+# A norm over rows, for which torch.compile tries several kernels out.
+COMPILED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.LayerNorm(256), torch.nn.Linear(256, 256)).cuda()
+torch.compile(model)(torch.ones(512, 256, device="cuda")).sum().backward()
+"""
+
+
 @pytest.fixture
 def run(tmp_path):
-    def run(*words, seed):
-        (tmp_path / "train.py").write_text(PROGRAM)
+    def run(*words, seed, program=PROGRAM):
+        (tmp_path / "train.py").write_text(program)
         done = subprocess.run(
             [GAPLESS, words[0], "--gpu", "8GiB", "--json", "found.json", *words[1:], "--", sys.executable, "train.py",
              seed, "{size}" if words[0] == "search" else "2"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels"), "TRITON_CACHE_DIR": str(tmp_path / "triton")})
         return " ".join((done.stderr + done.stdout).split()), json.loads((tmp_path / "found.json").read_text())
     return run
 
@@ -56,3 +66,13 @@ def test_a_search_of_one_that_draws_without_a_seed_finds_nothing(run):
         assert allocator["size"] is None and "draws numbers without a seed" in allocator["reason"], said
     said, found = run(*words, seed="7")
     assert [allocator["size"] for allocator in found["allocators"].values()] == [2, 2], said
+
+
+@pytest.mark.one_torch
+def test_kernels_are_compiled_in_the_first_run(run):
+    said, rows = run("fits", "--allocator", "gapless,native", seed="", program=COMPILED)
+    assert [(row["verdict"], row["compiled"]) for row in rows] == [("yes", "made"), ("yes", "found")], said
+    assert rows[0]["requested_bytes"] > rows[1]["requested_bytes"]
+    assert "compiled kernels were found" not in said
+    said, rows = run("fits", "--allocator", "native", seed="", program=COMPILED)
+    assert rows[0]["compiled"] == "found" and "a run that finds none tries them out" in said
