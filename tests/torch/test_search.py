@@ -295,8 +295,8 @@ def test_an_answer_is_below_what_the_garbage_collector_decides(search):
 
 
 def test_memory_that_is_not_monotone_is_told(search):
-    # Odd batches are padded to twice as much. One probe after the other comes by one of them.
-    text, found = search("--allocator", "native", "--jobs", "1", "--vary", "batch=1:64",
+    # Odd batches are padded to twice as much.
+    text, found = search("--allocator", "native", "--vary", "batch=1:64",
                          program=PLAIN + "sys.exit(0 if step(2 * batch if batch % 2 else batch) else 1)\n")
     answer = found["allocators"]["native"]
     assert answer["monotone"] is False

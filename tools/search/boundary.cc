@@ -147,10 +147,8 @@ std::vector<std::size_t> Boundary::next(std::optional<std::ptrdiff_t> estimate, 
   };
   const auto at = static_cast<Index>(*first);
   if (estimate && tried_ < kEstimates) {
-    // The failure that would prove it. One probe's estimate is in proportion, which is too low
-    // where some of the memory is the same at every setting: twice as much may be on the other
-    // side.
-    if (at == *estimate) add(tried_ == 1 ? grown(at, 2) : at + 1);
+    // The failure that would prove it, where the estimate is by more than one probe.
+    if (at == *estimate && tried_ != 1) add(at + 1);
   } else if (high != static_cast<Index>(results_.size())) {
     add(at + (high - at) / 2);
     add(low + (at - low) / 2);
