@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -336,9 +338,10 @@ void Search::judge_by_other_numbers(const ProbeResult& first, const ProbeResult&
 
 // What was found is no answer where the program did something else with each allocator.
 void Search::compare_allocators() {
+  std::set<std::pair<std::size_t, std::size_t>> compared;
   for (const SearchCell& found : cells_) {
     const auto best = found.best();
-    if (!best) continue;
+    if (!best || !compared.emplace(found.combination, *best).second) continue;
     std::vector<SearchCell*> cells;
     std::vector<FitsRun> runs;
     for (SearchCell& cell : cells_) {
