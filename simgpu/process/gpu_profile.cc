@@ -12,94 +12,78 @@ namespace {
 
 constexpr std::size_t kMostGpus = 128;  // PyTorch numbers a process's devices in 7 bits
 
+// What makes a card: the rest follows from its compute capability.
 struct BuiltIn {
-  const char* key;  // lower case, letters and digits only
   const char* shown;
-  GpuProfile profile;
+  const char* name;
+  int capability;  // 89 is 8.9
+  int total_hundredths_gib;
+  int sold_with_gib;
+  int multiprocessors;
+  int l2_kib;
+  int context_mib;
 };
 
-// Capacity in hundredths of GiB.
-constexpr std::uint64_t gib(std::uint64_t hundredths) { return hundredths * GiB / 100 / MiB * MiB; }
-
 const std::vector<BuiltIn>& built_in() {
-  static const std::vector<BuiltIn> profiles = {
-      {"a100",
-       "A100",
-       {"NVIDIA A100-SXM4-80GB", gib(7915), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
-        424 * MiB, 80 * GiB}},
-      {"a10040gb",
-       "A100-40GB",
-       {"NVIDIA A100-SXM4-40GB", gib(3939), 8, 0, 108, 2048, 164 * KiB, 163 * KiB, 40 * MiB,
-        424 * MiB, 40 * GiB}},
-      {"h100",
-       "H100",
-       {"NVIDIA H100 80GB HBM3", gib(7911), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 50 * MiB,
-        520 * MiB, 80 * GiB}},
-      {"h200",
-       "H200",
-       {"NVIDIA H200", gib(13981), 9, 0, 132, 2048, 228 * KiB, 227 * KiB, 60 * MiB, 520 * MiB,
-        141 * GiB}},
-      {"b200",
-       "B200",
-       {"NVIDIA B200", gib(17836), 10, 0, 148, 2048, 228 * KiB, 227 * KiB, 126 * MiB, 640 * MiB,
-        180 * GiB}},
-      {"rtx4090",
-       "RTX 4090",
-       {"NVIDIA GeForce RTX 4090", gib(2364), 8, 9, 128, 1536, 100 * KiB, 99 * KiB, 72 * MiB,
-        380 * MiB, 24 * GiB}},
-      {"rtx3090",
-       "RTX 3090",
-       {"NVIDIA GeForce RTX 3090", gib(2369), 8, 6, 82, 1536, 100 * KiB, 99 * KiB, 6 * MiB,
-        300 * MiB, 24 * GiB}},
-      {"l4",
-       "L4",
-       {"NVIDIA L4", gib(2203), 8, 9, 58, 1536, 100 * KiB, 99 * KiB, 48 * MiB, 250 * MiB,
-        24 * GiB}},
-      {"a10g",
-       "A10G",
-       {"NVIDIA A10G", gib(2207), 8, 6, 80, 1536, 100 * KiB, 99 * KiB, 6 * MiB, 300 * MiB,
-        24 * GiB}},
-      {"t4",
-       "T4",
-       {"Tesla T4", gib(1474), 7, 5, 40, 1024, 64 * KiB, 64 * KiB, 4 * MiB, 150 * MiB, 16 * GiB}},
-      {"v100",
-       "V100",
-       {"Tesla V100-SXM2-16GB", gib(1577), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB,
-        16 * GiB}},
-      {"v10032gb",
-       "V100-32GB",
-       {"Tesla V100-SXM2-32GB", gib(3174), 7, 0, 80, 2048, 96 * KiB, 96 * KiB, 6 * MiB, 300 * MiB,
-        32 * GiB}},
-      {"l40s",
-       "L40S",
-       {"NVIDIA L40S", gib(4442), 8, 9, 142, 1536, 100 * KiB, 99 * KiB, 96 * MiB, 400 * MiB,
-        48 * GiB}},
-      {"rtx5090",
-       "RTX 5090",
-       {"NVIDIA GeForce RTX 5090", gib(3137), 12, 0, 170, 1536, 100 * KiB, 99 * KiB, 96 * MiB,
-        480 * MiB, 32 * GiB}},
-      {"rtx4080",
-       "RTX 4080",
-       {"NVIDIA GeForce RTX 4080", gib(1560), 8, 9, 76, 1536, 100 * KiB, 99 * KiB, 64 * MiB,
-        300 * MiB, 16 * GiB}},
-      {"rtx3080",
-       "RTX 3080",
-       {"NVIDIA GeForce RTX 3080", gib(978), 8, 6, 68, 1536, 100 * KiB, 99 * KiB, 5 * MiB,
-        280 * MiB, 10 * GiB}},
-      {"rtx3070",
-       "RTX 3070",
-       {"NVIDIA GeForce RTX 3070", gib(778), 8, 6, 46, 1536, 100 * KiB, 99 * KiB, 4 * MiB,
-        250 * MiB, 8 * GiB}},
-      {"rtx3060",
-       "RTX 3060",
-       {"NVIDIA GeForce RTX 3060", gib(1175), 8, 6, 28, 1536, 100 * KiB, 99 * KiB, 9 * MiB / 4,
-        220 * MiB, 12 * GiB}},
-      {"rtx2080ti",
-       "RTX 2080 Ti",
-       {"NVIDIA GeForce RTX 2080 Ti", gib(1076), 7, 5, 68, 1024, 64 * KiB, 64 * KiB, 11 * MiB / 2,
-        200 * MiB, 11 * GiB}},
+  static const std::vector<BuiltIn> cards = {
+      {"A100", "NVIDIA A100-SXM4-80GB", 80, 7915, 80, 108, 40960, 424},
+      {"A100-40GB", "NVIDIA A100-SXM4-40GB", 80, 3939, 40, 108, 40960, 424},
+      {"H100", "NVIDIA H100 80GB HBM3", 90, 7911, 80, 132, 51200, 520},
+      {"H200", "NVIDIA H200", 90, 13981, 141, 132, 61440, 520},
+      {"B200", "NVIDIA B200", 100, 17836, 180, 148, 129024, 640},
+      {"RTX 4090", "NVIDIA GeForce RTX 4090", 89, 2364, 24, 128, 73728, 380},
+      {"RTX 3090", "NVIDIA GeForce RTX 3090", 86, 2369, 24, 82, 6144, 300},
+      {"L4", "NVIDIA L4", 89, 2203, 24, 58, 49152, 250},
+      {"A10G", "NVIDIA A10G", 86, 2207, 24, 80, 6144, 300},
+      {"T4", "Tesla T4", 75, 1474, 16, 40, 4096, 150},
+      {"V100", "Tesla V100-SXM2-16GB", 70, 1577, 16, 80, 6144, 300},
+      {"V100-32GB", "Tesla V100-SXM2-32GB", 70, 3174, 32, 80, 6144, 300},
+      {"L40S", "NVIDIA L40S", 89, 4442, 48, 142, 98304, 400},
+      {"RTX 5090", "NVIDIA GeForce RTX 5090", 120, 3137, 32, 170, 98304, 480},
+      {"RTX 4080", "NVIDIA GeForce RTX 4080", 89, 1560, 16, 76, 65536, 300},
+      {"RTX 3080", "NVIDIA GeForce RTX 3080", 86, 978, 10, 68, 5120, 280},
+      {"RTX 3070", "NVIDIA GeForce RTX 3070", 86, 778, 8, 46, 4096, 250},
+      {"RTX 3060", "NVIDIA GeForce RTX 3060", 86, 1175, 12, 28, 2304, 220},
+      {"RTX 2080 Ti", "NVIDIA GeForce RTX 2080 Ti", 75, 1076, 11, 68, 5632, 200},
   };
-  return profiles;
+  return cards;
+}
+
+std::uint64_t total_bytes_of(const BuiltIn& card) {
+  return card.total_hundredths_gib * GiB / 100 / MiB * MiB;
+}
+
+// A multiprocessor's threads and shared memory by compute capability: CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability".
+GpuProfile profile_of(const BuiltIn& card) {
+  const int major = card.capability / 10;
+  const int minor = card.capability % 10;
+  int threads = 2048;
+  std::uint64_t shared = 228 * KiB;  // 9.0 and 10.0
+  if (major == 7 && minor == 0) {
+    shared = 96 * KiB;
+  } else if (major == 7) {
+    threads = 1024;
+    shared = 64 * KiB;
+  } else if (major == 8 && minor == 0) {
+    shared = 164 * KiB;
+  } else if (major == 8 || major == 12) {
+    threads = 1536;
+    shared = 100 * KiB;
+  }
+  // From 8.0 on the system keeps 1 KiB for each block.
+  const std::uint64_t shared_of_block = major < 8 ? shared : shared - KiB;
+  return {card.name,
+          total_bytes_of(card),
+          major,
+          minor,
+          card.multiprocessors,
+          threads,
+          shared,
+          shared_of_block,
+          card.l2_kib * KiB,
+          card.context_mib * MiB,
+          card.sold_with_gib * GiB};
 }
 
 std::string key_of(std::string_view name) {
@@ -123,14 +107,14 @@ std::string no_gpu(std::string_view text) {
 GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context) {
   const std::size_t colon = text.find(':');
   const std::string_view first = text.substr(0, colon);
-  const auto found =
-      std::find_if(built_in().begin(), built_in().end(),
-                   [key = key_of(first)](const BuiltIn& known) { return known.key == key; });
-  GpuProfile profile = built_in().front().profile;
+  const auto found = std::find_if(
+      built_in().begin(), built_in().end(),
+      [key = key_of(first)](const BuiltIn& card) { return key_of(card.shown) == key; });
+  GpuProfile profile = profile_of(built_in().front());
   std::string_view size = text;
   const bool is_known = found != built_in().end();
   if (is_known) {
-    profile = found->profile;
+    profile = profile_of(*found);
     profile.is_named = true;
     size = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   } else {
@@ -191,18 +175,17 @@ void for_each_of(std::string_view text, F&& f) {
 
 std::vector<std::string> gpu_profile_names() {
   std::vector<std::string> names;
-  for (const BuiltIn& known : built_in()) names.emplace_back(known.shown);
+  for (const BuiltIn& card : built_in()) names.emplace_back(card.shown);
   return names;
 }
 
 std::vector<Card> cards_sold_with(std::uint64_t bytes) {
   std::vector<Card> cards;
-  for (const BuiltIn& known : built_in()) {
-    const std::uint64_t sold = known.profile.sold_with_bytes;
-    const std::uint64_t as_decimal = sold / GiB * 1'000'000'000 / (2 * MiB) * (2 * MiB);
-    if (bytes == sold || bytes == as_decimal) {
-      cards.push_back({known.shown, known.profile.total_bytes});
-    }
+  for (const BuiltIn& card : built_in()) {
+    const std::uint64_t sold = card.sold_with_gib * GiB;
+    const std::uint64_t as_decimal =
+        card.sold_with_gib * std::uint64_t{1'000'000'000} / (2 * MiB) * (2 * MiB);
+    if (bytes == sold || bytes == as_decimal) cards.push_back({card.shown, total_bytes_of(card)});
   }
   std::sort(cards.begin(), cards.end(),
             [](const Card& a, const Card& b) { return a.total_bytes < b.total_bytes; });
