@@ -69,8 +69,9 @@ bool only_compiling_did_more(const std::vector<Asked>& all) {
   const Asked* const begin = all.data();
   const Asked* const end = begin + all.size();
   return member(*begin->row, "compiled") == "made" && !differ(begin + 1, end) &&
-         std::all_of(begin + 1, end,
-                     [&](const Asked& later) { return later.at_peak < begin->at_peak; });
+         std::all_of(begin + 1, end, [&](const Asked& later) {
+           return member(*later.row, "compiled") == "found" && later.at_peak < begin->at_peak;
+         });
 }
 
 void judge_where_kernels_are_there(const std::vector<Asked>& all) {
