@@ -16,7 +16,8 @@ PickleMachine::PickleMachine(ByteSource& source, ReadBudget& budget, PickleStore
       store_(store),
       mode_(mode),
       key_of_lists_(key_of_lists),
-      size_(source.size()) {}
+      size_(source.size()),
+      runs_(budget, store) {}
 
 void PickleMachine::look_at_elements(const LookAt& look, const std::vector<std::uint32_t>& uses) {
   look_ = &look;
@@ -211,81 +212,10 @@ void PickleMachine::extend(Kind kind, std::size_t count, const char* op) {
     leave_way(first - 1, first);
   }
   if (!target.is_hollow()) {
-    store_.make_room(*target.items_, count, [this] { return here(); });
-    target.items_->values.insert(target.items_->values.end(),
-                                 stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
+    have_own(*target.items_);
+    move_into(*target.items_, first);
   }
   stack_.resize(first);
-}
-
-// --- the way to the elements -------------------------------------------------------------------
-
-// An empty list is about to be pushed: the list of lists, or one of them?
-void PickleMachine::begin_way() {
-  const std::size_t at = stack_.size();
-  if (way_.list_at != kNowhere) {
-    // Right above the list that was filled, where no element can stand: the one beside it.
-    if (at != way_.list_at + 1 || marks_.size() != way_.list_marks) return;
-    way_.list_at = at;
-    return;
-  }
-  if (way_.lists_at != kNowhere) {
-    const bool one = marks_.size() == way_.lists_marks && at == way_.lists_at + 1;
-    const bool many = marks_.size() == way_.lists_marks + 1 && marks_.back() == way_.lists_at + 1;
-    if (!one && (!many || at != way_.lists_at + 1)) return;
-    way_.list_at = at;
-    way_.list_marks = marks_.size();
-    return;
-  }
-  if (way_.begun || at < 2) return;
-  const PickleValue& key = stack_[at - 1];
-  const PickleValue& root = stack_[0];
-  if (!key.is_text() || key.text() != key_of_lists_) return;
-  if (!root.is_dict() || (root.flags_ & PickleValue::kFetched) != 0) return;
-  const bool one = marks_.empty() && at == 2;
-  const bool many = marks_.size() == 1 && marks_[0] == 1 && at % 2 == 0 && at > 1;
-  if (!one && !many) return;
-  way_.begun = true;
-  way_.lists_at = at;
-  way_.lists_marks = marks_.size();
-  way_.root = root.items_;
-}
-
-// The stack is about to end at `first`, and what was above goes into the value at `target`.
-void PickleMachine::leave_way(std::size_t target, std::size_t first) {
-  if (!way_.begun || way_.done) return;
-  if (way_.list_at != kNowhere && first <= way_.list_at) {
-    if (target != way_.lists_at || stack_.size() != way_.list_at + 1) tangled();
-    way_.list_at = kNowhere;
-    return;
-  }
-  if (way_.lists_at != kNowhere && first <= way_.lists_at) {
-    if (target != 0) tangled();  // with keys and values beside it
-    way_.lists_at = kNowhere;
-    way_.done = true;
-  }
-}
-
-// The topmost values are elements of the list below them.
-void PickleMachine::look_at(std::size_t count) {
-  const std::size_t first = stack_.size() - count;
-  PickleItems& list = *stack_[way_.list_at].items_;
-  if (mode_ == Mode::stream) {
-    const std::size_t number = way_.lists->values.size() + (way_.list_at - way_.lists_at - 1);
-    for (std::size_t i = 0; i < count; ++i) {
-      (*look_)(number, list.left_out + i, stack_[first + i]);
-      store_.let_go(stack_[first + i]);
-    }
-  }
-  list.left_out += count;
-  stack_.resize(first);
-}
-
-void PickleMachine::end_way(const PickleValue& root) {
-  if (!way_.begun) return;
-  if (!way_.done || !root.is_dict() || root.items_ != way_.root) tangled();
-  const PickleValue* const lists = root.find(key_of_lists_);
-  if (lists == nullptr || !lists->is_container() || lists->items_ != way_.lists) tangled();
 }
 
 // --- the memo ----------------------------------------------------------------------------------
@@ -299,6 +229,7 @@ void PickleMachine::put(std::uint64_t index) {
   if (index > position()) [[unlikely]]
     out_of_range(index);
   if (stack_.size() <= floor()) nothing_there();
+  if (index < memo_size_) runs_.forget();
   memo_size_ = std::max(memo_size_, index + 1);
   if (mode_ == Mode::stream && (index >= uses_.size() || uses_[index] == 0)) return;
   if (index >= memo_.size()) {
@@ -320,7 +251,7 @@ void PickleMachine::never_set(std::uint64_t index) const {
   fail("memo number " + std::to_string(index) + " was never set");
 }
 
-inline void PickleMachine::get(std::uint64_t index) {
+void PickleMachine::get(std::uint64_t index) {
   if (index >= memo_.size() || (memo_[index].flags_ & PickleValue::kKept) == 0) [[unlikely]]
     never_set(index);
   PickleValue& value = pushed();
@@ -332,13 +263,12 @@ inline void PickleMachine::get(std::uint64_t index) {
   value.flags_ =
       static_cast<std::uint8_t>((kept.flags_ & ~PickleValue::kKept) | PickleValue::kFetched);
   if (mode_ == Mode::stream) {
-    if (--uses_[index] == 0) {
+    if (uses_[index] != kManyUses && --uses_[index] == 0) {
       kept = {};  // whose reference is the stack's now
       return;
     }
   } else if (mode_ == Mode::survey) {
-    if (uses_[index] == UINT32_MAX) tangled();
-    ++uses_[index];
+    if (uses_[index] != kManyUses) ++uses_[index];
     if (hollow()) {  // what it holds does not matter here
       if (value.holds_text()) value.text_ = &store_.hollow_text();
       if (value.is_container()) value.items_ = &store_.hollow_items();
@@ -367,6 +297,10 @@ PickleValue PickleMachine::run() {
            static_cast<unsigned char>(*at_) == pickle_opcodes::kLongBinGet) {
       op_ = at_++;
       get(number<std::uint32_t>());
+    }
+    if (way_.list_at != kNowhere && at_ != end_ &&
+        static_cast<unsigned char>(*at_) == pickle_opcodes::kMark && fill_by_run()) {
+      continue;
     }
     if (at_ == end_ && !next_piece()) {
       op_at_ = position();

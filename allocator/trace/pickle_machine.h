@@ -22,6 +22,7 @@
 
 #include "allocator/base/byte_source.h"
 #include "allocator/base/read_budget.h"
+#include "allocator/trace/pickle_runs.h"
 #include "allocator/trace/pickle_values.h"
 
 namespace gapless {
@@ -49,7 +50,7 @@ class PickleMachine {
   PickleValue run();
   /// Whether elements of lists were left out.
   [[nodiscard]] bool left_out() const { return way_.begun; }
-  /// How often each number of the memo was asked for.
+  /// How often each number of the memo was asked for, or kManyUses.
   std::vector<std::uint32_t> take_uses() { return std::move(uses_); }
 
   /// Streams, with the uses that the survey counted. Throws InputError.
@@ -58,6 +59,8 @@ class PickleMachine {
  private:
   using Kind = PickleValue::Kind;
   static constexpr std::size_t kNowhere = SIZE_MAX;
+  // Of what is asked for in runs, which are not counted: it stays to the end.
+  static constexpr std::uint32_t kManyUses = UINT32_MAX;
 
   // Where on the stack the way to the elements leads.
   struct Way {
@@ -139,6 +142,9 @@ class PickleMachine {
   void begin_way();
   void push_container(Kind kind, std::size_t count);
   void extend(Kind kind, std::size_t count, const char* op);
+  void move_into(PickleItems& items, std::size_t first);
+  void have_own(PickleItems& items);
+  bool fill_by_run();
   void look_at(std::size_t count);
   void leave_way(std::size_t target, std::size_t first);
   void end_way(const PickleValue& root);
@@ -171,6 +177,7 @@ class PickleMachine {
   std::uint64_t memo_size_ = 0;
   std::vector<std::uint32_t> uses_;
   Way way_;
+  PickleRuns runs_;
 };
 
 }  // namespace gapless

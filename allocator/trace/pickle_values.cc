@@ -1,6 +1,7 @@
 #include "allocator/trace/pickle_values.h"
 
 #include <cstring>
+#include <utility>
 
 namespace gapless {
 
@@ -66,6 +67,9 @@ void PickleStore::recycle(PickleItems* items) {
       } else if (--value.text_->references == 0) {
         recycle(value.text_);
       }
+    }
+    if (PickleItems* const same = std::exchange(one->same, nullptr); same != nullptr) {
+      if (--same->references == 0) going_.push_back(same);
     }
     one->values.clear();
     if (one->values.capacity() > kKeptCapacity) {

@@ -30,6 +30,9 @@ struct PickleItems {
   std::uint64_t left_out = 0;  // elements that are not in `values` (PickleDocument::each_element)
   /// For readers: what they know this container by; 0 in one that nobody has looked at.
   mutable std::uint32_t number = 0;
+  /// Whose values this list has, of one that was written out again (PickleRuns); its own then has
+  /// none.
+  PickleItems* same = nullptr;
   std::vector<PickleValue> values;
 };
 
@@ -52,9 +55,12 @@ class PickleValue {
   [[nodiscard]] std::string_view text() const { return text_->bytes; }
 
   /// The elements of a list or tuple; keys and values in turn of a dict.
-  [[nodiscard]] const std::vector<PickleValue>& items() const { return items_->values; }
-  /// The container itself, which is the same wherever it is referred to.
-  [[nodiscard]] const PickleItems& container() const { return *items_; }
+  [[nodiscard]] const std::vector<PickleValue>& items() const { return container().values; }
+  /// The container itself, which is the same wherever it is referred to; of lists that were written
+  /// out again the first one.
+  [[nodiscard]] const PickleItems& container() const {
+    return items_->same != nullptr ? *items_->same : *items_;
+  }
   /// The value at a text key of a dict; nullptr where there is none.
   [[nodiscard]] const PickleValue* find(std::string_view key) const;
 
@@ -129,10 +135,15 @@ class PickleStore {
   void let_go(const PickleValue& value) {
     if (value.kind_ < PickleValue::Kind::text || value.is_hollow()) return;
     if (value.is_container()) {
-      if (--value.items_->references == 0) recycle(value.items_);
+      let_go(value.items_);
     } else if (--value.text_->references == 0) {
       recycle(value.text_);
     }
+  }
+
+  /// Likewise of a container.
+  void let_go(PickleItems* items) {
+    if (--items->references == 0) recycle(items);
   }
 
   /// What hollow values point to.

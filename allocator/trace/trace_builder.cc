@@ -124,18 +124,20 @@ class TraceBuilder::Builder {
   template <class Place>
   std::uint32_t site_number(std::uint32_t node, const Place& place) {
     if (node == 0) return 0;
-    if (const auto known = sites_.find(node); known != sites_.end()) return known->second;
+    if (node < sites_.size() && sites_[node] != 0) return sites_[node];
     const std::string& label = stacks_.label(node, place);
     budget_.work(label.size() / 16, place);
-    budget_.hold(node_bytes(sizeof(std::pair<const std::uint32_t, std::uint32_t>)) +
-                     ReadBudget::allocated_text(label.size()),
-                 place);
+    budget_.hold(ReadBudget::allocated_text(label.size()), place);
     budget_.make_room(trace_.sites, 1, place);
     budget_.make_room(trace_.site_stacks, 1, place);
     const auto number = static_cast<std::uint32_t>(trace_.sites.size());
     trace_.sites.push_back(label);
     trace_.site_stacks.push_back(node);
-    sites_.emplace(node, number);
+    if (node >= sites_.size()) {
+      budget_.make_room(sites_, node + 1 - sites_.size(), place);
+      sites_.resize(node + 1);
+    }
+    sites_[node] = number;
     return number;
   }
   template <class Place>
@@ -293,7 +295,7 @@ class TraceBuilder::Builder {
   std::optional<Snapshot::Added> added_;  // in a file of ours
   Interner<std::uint64_t> streams_;
   Interner<std::string> pools_;
-  std::unordered_map<std::uint32_t, std::uint32_t> sites_;  // by node of the stack
+  std::vector<std::uint32_t> sites_;  // by node of the stack; 0 where none is known yet
   std::unordered_map<std::uint64_t, Live> live_;
   std::vector<TraceEvent> initial_;
   std::uint64_t lost_frees_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -154,6 +155,78 @@ TEST(PickleStream, EventsThatAreElsewhereAsWellAreReadAsAWhole) {
   // The last event is no dict.
   EXPECT_THAT(expect_same(begin().none().appends().appends().set_items().stop()),
               HasSubstr("device_traces[0][1]: expected a dict, found None"));
+}
+
+// Frames 0 to 4 in the memo, the last under a number of four bytes.
+int kept_frame(int frame) { return frame == 4 ? 200 : frame; }
+
+PickleWriter& put_frame(PickleWriter& writer, int frame, int line) {
+  writer.dict().op('r').number(static_cast<std::uint64_t>(kept_frame(frame)), 4);
+  writer.mark().text("filename").text("train.py").text("line").integer(line);
+  return writer.text("name").text("step").set_items();
+}
+
+PickleWriter& get_frame(PickleWriter& writer, int frame) {
+  return frame == 4 ? writer.op('j').number(200, 4)
+                    : writer.op('h').number(static_cast<std::uint64_t>(frame), 1);
+}
+
+// An event whose stack is so many frames from that one on, of 0 to 4 in turn, and whatever follows.
+template <class Rest>
+void put_deep_event(PickleWriter& writer, int address, int first, int frames, const Rest& rest) {
+  writer.dict().mark().text("action").text("alloc").text("addr").integer(address);
+  writer.text("size").integer(512).text("frames").list().mark();
+  for (int i = 0; i < frames; ++i) get_frame(writer, (first + i) % 5);
+  writer.appends();
+  rest();
+  writer.set_items();
+}
+
+TEST(PickleStream, StacksThatAreWrittenOutAgainAreThoseOfTheirOpcodes) {
+  constexpr int kDeep = 20;
+  const auto nothing = [] {};
+  PickleWriter writer;
+  writer.dict().mark().text("segments").list().text("frames").list().mark();
+  for (int frame = 0; frame < 5; ++frame) put_frame(writer, frame, frame);
+  writer.appends().text("device_traces").list().list().mark();
+  for (int i = 0; i < 4; ++i) put_deep_event(writer, 4096 * (i + 1), i % 2, kDeep, nothing);
+  // One that goes on, as a pickler lets a long list do, and one more that does not.
+  put_deep_event(writer, 4096 * 5, 0, kDeep, [&] {
+    get_frame(writer.mark(), 2).appends();
+    get_frame(writer, 3).append();
+  });
+  put_deep_event(writer, 4096 * 6, 0, kDeep, nothing);
+  // A number of the memo is another frame from here on.
+  put_deep_event(writer, 4096 * 7, 0, kDeep, [&] {
+    writer.text("between");
+    put_frame(writer, 0, 77);
+  });
+  put_deep_event(writer, 4096 * 8, 0, kDeep, nothing);
+  put_deep_event(writer, 4096 * 9, 0, kDeep, nothing);
+  const std::string bytes = writer.appends().append().set_items().stop();
+  expect_same(bytes);
+
+  const Snapshot snapshot =
+      snapshot_of(std::make_unique<Pieces>(bytes, std::size_t{1} << 20), "x.pickle");
+  ASSERT_EQ(snapshot.traces.size(), 1);
+  const Trace& trace = snapshot.traces[0];
+  // The lines of an event's stack, the innermost first.
+  const auto lines_of = [&](std::size_t event) {
+    std::string lines;
+    for (std::uint32_t at = trace.site_stacks.at(trace.events.at(event).site); at != 0;
+         at = trace.stacks->nodes.at(at).parent) {
+      const std::string& frame = trace.stacks->frames.at(trace.stacks->nodes.at(at).frame);
+      lines += frame.substr(frame.find(':') + 1, frame.find(' ') - frame.find(':') - 1) + " ";
+    }
+    return lines;
+  };
+  const std::string from_0 = "0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 ";
+  const std::string from_1 = "1 2 3 4 0 1 2 3 4 0 1 2 3 4 0 1 2 3 4 0 ";
+  const std::string changed = "77 1 2 3 4 77 1 2 3 4 77 1 2 3 4 77 1 2 3 4 ";
+  const std::vector<std::string> expected = {from_0, from_1, from_0,  from_1, from_0 + "2 3 ",
+                                             from_0, from_0, changed, changed};
+  ASSERT_EQ(trace.events.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(lines_of(i), expected[i]) << i;
 }
 
 TEST(PickleStream, AFileThatChangesIsAnError) {
