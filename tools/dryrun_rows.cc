@@ -218,6 +218,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"end", end_of(report.facts.end)},
         {"exception", member(report.torch, "exception")},
         {"compiled", member(report.torch, "compiled")},
+        {"drew_from", member(report.torch, "drew_from")},
         {"estimates_from", estimates_of(report)},
         {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},

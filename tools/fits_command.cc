@@ -85,6 +85,13 @@ FitsRun run_with_other_numbers(const FitsRun& first, const std::string& unknown,
   return run_again(first, std::move(traced));
 }
 
+// The same again, where numbers were drawn.
+FitsRun run_another(const FitsRun& first, const FitsArguments& arguments) {
+  TracedRun traced = with(first.allocator, arguments);
+  traced.name += ", another run";
+  return run_again(first, std::move(traced));
+}
+
 FitsRun run_on_older(const FitsRun& first, const FitsArguments& arguments) {
   TracedRun traced = with(first.allocator, arguments);
   traced.name += ", on older GPUs";
@@ -151,6 +158,8 @@ int run(FitsArguments arguments) {
   if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
     judge_by_second_guess(runs, *first, run_with_other_numbers(*first, "noise", arguments));
+  } else if (runs.size() == 1 && !arguments.gpus.estimates && !drew_from(runs[0]).empty()) {
+    judge_by_another_run(runs[0], run_another(runs[0], arguments));
   }
   if (const FitsRun* const first = wants_older_gpu(runs);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
@@ -129,6 +132,37 @@ std::string found_kernels_note(const json& row) {
   if (member(row, "compiled") != "found" || row["fits"] != true) return {};
   return "compiled kernels were found where an earlier run kept them: a run that finds none tries "
          "them out, and may ask for more memory meanwhile";
+}
+
+std::string drew_from(const FitsRun& run) {
+  std::set<std::string> names;
+  if (run.fits() != true || run.end.by != WatchedEnd::By::itself) return {};
+  for (const json& row : run.rows) {
+    for (const json& name : member(row, "drew_from")) names.insert(name.get<std::string>());
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void judge_by_another_run(FitsRun& run, FitsRun again) {
+  const std::string drew = "numbers were drawn (" + drew_from(run) + "), and another run ";
+  std::vector<FitsRun> both;
+  both.push_back(std::move(run));
+  both.push_back(std::move(again));
+  judge_by_one_another(both, false);
+  run = std::move(both[0]);
+  for (std::size_t i = 0; i < run.rows.size(); ++i) {
+    json& row = run.rows[i];
+    if (row["fits"] != true) continue;
+    const json* const other = counterpart(both[1].rows, i, row);
+    if (other == nullptr || !(*other)["pid"].is_number() || (*other)["fits"].is_null()) {
+      row["notes"].push_back(drew + "did not come so far as to be compared");
+    } else if ((*other)["fits"] == false) {
+      set_not_known(row, drew + "does not fit: " + (*other)["reason"].get<std::string>());
+    } else {
+      row["notes"].push_back(drew + "asked for as much");
+    }
+  }
+  add_headroom(run);
 }
 
 void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates) {

@@ -35,7 +35,7 @@ def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
-            "garbage_at_end": []}
+            "garbage_at_end": [], "drew_from": []}
 
 
 state = _nothing_yet()
@@ -434,6 +434,7 @@ def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("watch_garbage.py")
+    _add("watch_chance.py")
     if os.environ.get("SIMGPU_REPORT_DIR"):
         _add("watch_data.py")
     if os.environ.get("SIMGPU_MEMORY_TRACE"):

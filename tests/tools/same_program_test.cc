@@ -147,5 +147,50 @@ TEST(SameProgram, OneThatWasStoppedDidNotDoAllItHadTo) {
   EXPECT_EQ(runs[0].rows[0]["verdict"], "yes");
 }
 
+FitsRun judged_again(json first, const json& again) {
+  first["drew_from"] = {"torch", "random"};
+  FitsRun run = run_with("gapless", first);
+  judge_by_another_run(run, run_with("gapless", again));
+  return run;
+}
+
+TEST(SameProgram, AnotherRunOfOneAllocatorAsksForAsMuchOrNothingIsKnown) {
+  const json first = process_of(900, 300);
+  const FitsRun same = judged_again(first, process_of(900, 301));
+  EXPECT_EQ(same.rows[0]["verdict"], "yes");
+  EXPECT_THAT(same.rows[0]["notes"].dump(),
+              HasSubstr("numbers were drawn (random, torch), and another run asked for as much"));
+  EXPECT_EQ(same.exit_status(), 0);
+
+  const FitsRun other = judged_again(first, process_of(1700, 500));
+  EXPECT_EQ(other.rows[0]["verdict"], "not known");
+  EXPECT_THAT(other.rows[0]["reason"].get<std::string>(), HasSubstr("500.00 MiB with gapless"));
+  EXPECT_EQ(other.exit_status(), 3);
+
+  json died = process_of(800, 300);  // of pieces, with as much asked for
+  died["fits"] = false;
+  died["reason"] = "it ran out of memory";
+  const FitsRun no = judged_again(first, died);
+  EXPECT_TRUE(no.rows[0]["fits"].is_null());
+  EXPECT_TRUE(no.rows[0]["headroom_bytes"].is_null());
+  EXPECT_THAT(no.rows[0]["reason"].get<std::string>(),
+              HasSubstr("another run does not fit: it ran out of memory"));
+
+  json unknown = first;
+  unknown["fits"] = nullptr;
+  const FitsRun cut = judged_again(first, unknown);
+  EXPECT_EQ(cut.rows[0]["verdict"], "yes");
+  EXPECT_THAT(cut.rows[0]["notes"].dump(), HasSubstr("did not come so far as to be compared"));
+}
+
+TEST(SameProgram, OnlyRunsThatFitAndDrewAreTriedAgain) {
+  json row = process_of(900, 300);
+  EXPECT_THAT(drew_from(run_with("gapless", row)), IsEmpty());
+  row["drew_from"] = {"torch"};
+  EXPECT_EQ(drew_from(run_with("gapless", row)), "torch");
+  row["fits"] = false;
+  EXPECT_THAT(drew_from(run_with("gapless", row)), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gapless::tools

@@ -25,6 +25,29 @@ for step in range(4):
     del x
 """
 
+# Draws, and its size is that of the run where the generator was not seeded: two draws may be alike.
+DRAWING = """
+import random, sys
+import torch
+kind, seed = sys.argv[1].split(":")
+if kind == "numpy" or kind == "generator":
+    import numpy
+if seed == "seeded":
+    random.seed(1), torch.manual_seed(1)
+    if kind == "numpy":
+        numpy.random.seed(1)
+if kind == "random":
+    random.randint(1, 6)
+elif kind == "numpy":
+    numpy.random.rand(3)
+elif kind == "generator":
+    generator = numpy.random.default_rng(1 if seed == "seeded" else None)
+    generator.random()
+elif kind == "torch":
+    torch.nn.Linear(2, 2)
+sys.argv[1] = "1" if seed == "seeded" or kind == "nothing" else "none"
+""" + PROGRAM
+
 # A norm over rows, for which torch.compile tries several kernels out.
 COMPILED = """
 import torch
@@ -81,3 +104,46 @@ def test_kernels_are_compiled_in_the_first_run(run):
     assert "compiled kernels were found" not in said
     said, rows = run("fits", "--allocator", "native", seed="", program=COMPILED)
     assert rows[0]["compiled"] == "found" and "a run that finds none tries them out" in said
+
+
+@pytest.mark.parametrize("kind", ["random", "torch"])
+def test_one_allocator_alone_is_given_another_run_where_numbers_are_drawn(run, kind):
+    said, (row,) = run("fits", "--allocator", "gapless", seed=f"{kind}:unseeded", program=DRAWING)
+    assert (row["fits"], row["drew_from"]) == (None, [kind]), said
+    assert "each run asked for other memory (" in said and "draws numbers without a seed" in said
+    said, (row,) = run("fits", "--allocator", "gapless", "--estimates", seed=f"{kind}:unseeded", program=DRAWING)
+    assert row["verdict"] == "yes", said
+    said, (row,) = run("fits", "--allocator", "gapless", seed=f"{kind}:seeded", program=DRAWING)
+    assert row["verdict"] == "yes", said
+    # Whether Python's own was seeded nobody sees; what was drawn is.
+    assert ("numbers were drawn (random), and another run asked for as much" in said) == (kind == "random"), said
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("kind", ["numpy", "generator"])
+def test_numpy_s_generators_are_looked_at(run, kind):
+    for seed, drew in (("unseeded", ["numpy.random"]), ("seeded", [])):
+        _, (row,) = run("dryrun", "--allocator", "native", seed=f"{kind}:{seed}", program=DRAWING)
+        assert row["drew_from"] == drew
+
+
+@pytest.mark.one_torch
+def test_one_that_draws_nothing_is_run_once(run):
+    said, (row,) = run("fits", "--allocator", "gapless", seed="nothing:unseeded", program=DRAWING)
+    assert (row["verdict"], row["drew_from"]) == ("yes", []), said
+
+
+@pytest.mark.one_torch
+def test_another_run_that_does_not_fit_leaves_nothing_known(run):
+    grows = DRAWING.replace("100 + 50 * seed", "10 ** (2 + 2 * seed)")
+    said, (row,) = run("fits", "--allocator", "gapless", seed="torch:unseeded", program=grows)
+    assert row["fits"] is None and "numbers were drawn (torch), and another run does not fit" in said, said
+
+
+@pytest.mark.one_torch
+def test_a_search_of_one_allocator_is_compared_with_another_run(run):
+    words = ("search", "--allocator", "gapless", "--vary", "size=1:2")
+    said, found = run(*words, seed="torch:unseeded", program=DRAWING)
+    assert found["allocators"]["gapless"]["size"] is None and "draws numbers without a seed" in said, said
+    said, found = run(*words, seed="torch:seeded", program=DRAWING)
+    assert found["allocators"]["gapless"]["size"] == 2, said

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "allocator/gapless.h"
 #include "tools/estimates_from.h"
 #include "tools/last_words.h"
-#include "tools/same_program.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
 
@@ -220,7 +218,8 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index,
   add("--ranks", options_.gpus.ranks);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
-  add("--unknown", unknown.empty() ? options_.gpus.unknown : unknown);
+  const bool other_numbers = !unknown.empty() && unknown != kAgain;
+  add("--unknown", other_numbers ? unknown : options_.gpus.unknown);
   add("--skew", fmt::format("{}", options_.gpus.skew));
   if (options_.gpus.estimates) words.emplace_back("--estimates");
   if (options_.gpus.worst_case) words.emplace_back("--worst-case");
@@ -229,7 +228,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index,
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());
   double limit = options_.timeout_seconds;
-  if (unknown == "noise") {
+  if (unknown == "noise" || unknown == kAgain) {
     const FitsRun first = cells_[cell].results.at(index).as_run();
     limit = std::min(limit, second_guess_limit_seconds(first));
   }
@@ -303,61 +302,6 @@ ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
   return result;
 }
 
-// What was found is tried once more where the host read numbers that nobody knows, as `fits` does:
-// one setting with one allocator, for all of them.
-bool Search::start_with_other_numbers(Probes& probes) {
-  if (tried_other_numbers_) return false;
-  tried_other_numbers_ = true;
-  for (std::size_t at = 0; at < cells_.size(); ++at) {
-    const auto best = cells_[at].best();
-    if (!best ||
-        wants_second_guess({cells_[at].results.at(*best).as_run()}, options_.gpus) == nullptr) {
-      continue;
-    }
-    if (const auto kept = kept_.find(key(cells_[at], *best, "noise"))) {
-      judge_by_other_numbers(cells_[at].results.at(*best), *kept);
-      return false;
-    }
-    start(probes, at, *best, "noise");
-    return true;
-  }
-  return false;
-}
-
-void Search::judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again) {
-  const FitsRun one = first.as_run();
-  const FitsRun other = again.as_run();
-  for (SearchCell& cell : cells_) {
-    const auto best = cell.best();
-    if (!best) continue;
-    std::vector<FitsRun> runs = {cell.results.at(*best).as_run()};
-    judge_by_second_guess(runs, one, other);
-    cell.results.at(*best).judge_anew(runs.front());
-  }
-}
-
-// What was found is no answer where the program did something else with each allocator.
-void Search::compare_allocators() {
-  std::set<std::pair<std::size_t, std::size_t>> compared;
-  for (const SearchCell& found : cells_) {
-    const auto best = found.best();
-    if (!best || !compared.emplace(found.combination, *best).second) continue;
-    std::vector<SearchCell*> cells;
-    std::vector<FitsRun> runs;
-    for (SearchCell& cell : cells_) {
-      if (cell.combination != found.combination || cell.results.count(*best) == 0) continue;
-      cells.push_back(&cell);
-      runs.push_back(cell.results.at(*best).as_run());
-      runs.back().allocator = cell.allocator;
-    }
-    judge_by_one_another(runs, options_.gpus.estimates);
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      ProbeResult& result = cells[i]->results.at(*best);
-      if (result.probed == Probed::fits) result.judge_anew(runs[i]);
-    }
-  }
-}
-
 int Search::run(const Told& told) {
   use_kept(told);
   Probes probes;
@@ -370,7 +314,7 @@ int Search::run(const Told& told) {
       });
       if (!runs) start(probes, probe.first, probe.second);
     }
-    if (jobs_.empty() && !start_with_other_numbers(probes)) {
+    if (jobs_.empty() && !start_second_run(probes)) {
       compare_allocators();
       return 0;
     }
@@ -381,10 +325,10 @@ int Search::run(const Told& told) {
     const Job job = std::move(jobs_.at(over->id));
     jobs_.erase(over->id);
     ProbeResult result = read_result(job, *over);
-    if (job.unknown == "noise") {
+    if (job.unknown == "noise" || job.unknown == kAgain) {
       kept_.keep(key(cells_[job.cell], job.index, job.unknown), result);
       ++probes_done_;
-      judge_by_other_numbers(cells_[job.cell].results.at(job.index), result);
+      judge_by_second_run(job.cell, job.index, job.unknown, result);
       continue;
     }
     if (job.unknown == "most") {
@@ -409,9 +353,11 @@ std::vector<std::string> Search::running() const {
   std::vector<std::string> texts;
   for (const auto& [id, job] : jobs_) {
     const SearchCell& cell = cells_[job.cell];
+    const std::string how = job.unknown.empty()     ? ""
+                            : job.unknown == kAgain ? " (once more)"
+                                                    : " (--unknown " + job.unknown + ")";
     texts.push_back(fmt::format("{} {}{}", cell.allocator,
-                                text_of(command_.varied(), setting(cell, job.index)),
-                                job.unknown.empty() ? "" : " (--unknown " + job.unknown + ")"));
+                                text_of(command_.varied(), setting(cell, job.index)), how));
   }
   return texts;
 }

@@ -79,11 +79,14 @@ class Search {
   [[nodiscard]] const std::string& shown_by_most() const { return shown_by_most_; }
 
  private:
+  static constexpr const char* kAgain = "again";
   struct Job {
     std::size_t cell = 0;
     std::size_t index = 0;
     std::unique_ptr<TemporaryFolder> folder;
-    std::string unknown;  // the numbers it has in place of those that nobody knows; empty: as asked
+    // The numbers it has in place of those that nobody knows; kAgain: as asked, once more; empty:
+    // as asked.
+    std::string unknown;
   };
 
   [[nodiscard]] std::optional<std::ptrdiff_t> estimate(const SearchCell& cell) const;
@@ -97,7 +100,10 @@ class Search {
   void start(Probes& probes, std::size_t cell, std::size_t index, const std::string& unknown = "");
   bool put_off(Probes& probes, const Job& job, const ProbeResult& result);
   ProbeResult decided_by_most(const Job& job, ProbeResult most);
-  bool start_with_other_numbers(Probes& probes);
+  bool start_second_run(Probes& probes);
+  bool start_or_use_kept(Probes& probes, std::size_t cell, const std::string& unknown);
+  void judge_by_second_run(std::size_t cell, std::size_t index, const std::string& unknown,
+                           const ProbeResult& again);
   void judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again);
   void compare_allocators();
   void stop_unwanted(Probes& probes);
@@ -117,7 +123,7 @@ class Search {
   std::uint64_t host_bytes_each_ = 0;
   std::optional<ProbeResult> put_off_;  // until the same has been tried at the most
   std::string shown_by_most_;
-  bool tried_other_numbers_ = false;
+  bool tried_second_run_ = false;
   bool first_done_ = false;
   bool distributed_ = false;
 };
