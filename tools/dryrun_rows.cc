@@ -9,11 +9,10 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/terminal_text.h"
 #include "allocator/driver/call.h"
-#include "tools/cards_of_size.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/left_open.h"
 #include "tools/older_gpu.h"
-#include "tools/same_program.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -286,9 +285,7 @@ std::vector<std::string> notes_of(const json& rows) {
     // What other numbers showed says more.
     const bool tried = member(row, "other_numbers").is_object();
     json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
-    said.push_back(older_gpu_note(row));
-    said.push_back(smaller_cards_note(row));
-    said.push_back(found_kernels_note(row));
+    for (const std::string& note : left_open(row)) said.push_back(note);
     for (const std::string note : said) {
       if (!note.empty() && !tells(row, note) &&
           std::find(notes.begin(), notes.end(), note) == notes.end()) {

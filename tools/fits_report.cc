@@ -7,16 +7,14 @@
 #include <fmt/format.h>
 
 #include "allocator/base/bytes.h"
-#include "tools/cards_of_size.h"
 #include "tools/commands.h"
 #include "tools/dryrun_rows.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/last_words.h"
+#include "tools/left_open.h"
 #include "tools/native_lines.h"
-#include "tools/older_gpu.h"
 #include "tools/process_reports.h"
-#include "tools/same_program.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 
@@ -326,10 +324,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
         notes.push_back(note);
       }
-      for (const std::string& note :
-           {older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
-        if (!note.empty()) notes.push_back(note);
-      }
+      for (const std::string& note : left_open(row)) notes.push_back(note);
       row["notes"] = notes;
       run.installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
       run.rows.push_back(std::move(row));

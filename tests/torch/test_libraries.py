@@ -1,5 +1,5 @@
-"""What trains with PyTorch beside transformers and accelerate: DeepSpeed, peft, bitsandbytes, trl and Lightning on
-simulated GPUs. Run by the Python of .venv-torch-VERSION-libraries (tools/setup/torch.sh), where they are."""
+"""What trains with PyTorch beside transformers and accelerate: DeepSpeed, peft, bitsandbytes, trl, Lightning and others'
+losses on simulated GPUs. Run by the Python of .venv-torch-VERSION-libraries (tools/setup/torch.sh), where they are."""
 import importlib.util
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from conftest import GAPLESS, PACKAGE, ROOT
 
-WANTED = ("deepspeed", "peft", "bitsandbytes", "trl", "lightning")
+WANTED = ("deepspeed", "peft", "bitsandbytes", "trl", "lightning", "liger_kernel", "cut_cross_entropy")
 MISSING = [name for name in WANTED if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
@@ -80,6 +80,36 @@ def test_qlora_needs_no_logits(gapless):
         peaks.append(row["peak_allocated_bytes"])
     logits = 2 * 1024 * 50000
     assert peaks[0] - peaks[1] > 8 * logits and peaks[1] < 6 * logits, [peak / logits for peak in peaks]
+
+
+FUSED = """
+import sys, torch, gapless
+from transformers import LlamaConfig, LlamaForCausalLM
+model = LlamaForCausalLM(LlamaConfig(vocab_size=50000, hidden_size=128, intermediate_size=256, num_hidden_layers=1,
+                                     num_attention_heads=2)).cuda().bfloat16()
+if sys.argv[1] != "none":
+    assert gapless.patch_loss(model, sys.argv[1]).implementation == sys.argv[1]
+tokens = torch.randint(0, 50000, (2, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+for _ in range(2):
+    loss = model(input_ids=tokens, labels=tokens).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    assert loss.shape == ()
+"""
+
+
+def test_a_loss_by_liger_or_cut_cross_entropy(gapless, tmp_path):
+    """patch_loss hands over to those that are installed: their kernels are Triton's, compiled here and launched."""
+    (tmp_path / "train.py").write_text(FUSED)
+    peaks = {}
+    for implementation in ("none", "liger", "cut"):
+        (row,), out = gapless("dryrun", "--gpu", "4GiB", program=("train.py", implementation))
+        assert row["verdict"] == "yes" and row["steps"] == 2, out
+        peaks[implementation] = row["peak_allocated_bytes"]
+    logits = 2 * 1024 * 50000
+    assert peaks["none"] > 8 * logits and max(peaks["liger"], peaks["cut"]) < 3 * logits, peaks
 
 
 def test_zero_stages_with_and_without_offload(gapless):

@@ -3,7 +3,7 @@
 # and none of NVIDIA's wheels (the simulated GPU has libraries of its own), with Triton, transformers,
 # accelerate, IPython and pytest. Quick when it is there. "full" is torch as pip installs it: the same files,
 # and 2 GB of NVIDIA's wheels beside them, in .venv-torch-VERSION-full. "libraries" has DeepSpeed, peft, trl,
-# bitsandbytes and Lightning (libraries.txt) over the torch of .venv-torch-VERSION, in
+# bitsandbytes, Lightning and losses of others (libraries.txt) over the torch of .venv-torch-VERSION, in
 # .venv-torch-VERSION-libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

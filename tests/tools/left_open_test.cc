@@ -1,0 +1,46 @@
+// What an answer leaves open: a tight "yes".
+#include "tools/left_open.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/base/bytes.h"
+
+namespace gapless::tools {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json row_of_peaks(std::uint64_t reserved_mib, std::uint64_t used_mib) {
+  return {{"fits", true},
+          {"is_named", true},
+          {"total_bytes", 8192 * MiB},
+          {"peak_reserved_bytes", reserved_mib * MiB},
+          {"peak_used_bytes", used_mib * MiB}};
+}
+
+TEST(LeftOpen, LessRoomThanWhatIsEstimatedIsTold) {
+  EXPECT_THAT(left_open(row_of_peaks(7756, 8180)),
+              ElementsAre("less is left than the 424.00 MiB that context and libraries are taken "
+                          "to have: what they have of a real GPU differs by its driver, and with "
+                          "more it may not fit (--context)"));
+  EXPECT_THAT(tight_note(row_of_peaks(7768, 8192)), HasSubstr("the 424.00 MiB"));
+  EXPECT_THAT(tight_note(row_of_peaks(7345, 7769)), HasSubstr("the 424.00 MiB"));
+}
+
+TEST(LeftOpen, WhereMoreIsLeftNothingIsToBeSaid) {
+  EXPECT_THAT(left_open(row_of_peaks(7344, 7768)), IsEmpty());
+  EXPECT_THAT(tight_note(row_of_peaks(8192, 8192)), IsEmpty());  // --context 0MiB
+  json row = row_of_peaks(7756, 8180);
+  row["fits"] = false;
+  EXPECT_THAT(tight_note(row), IsEmpty());
+  row = row_of_peaks(7756, 8180);
+  row["peak_reserved_bytes"] = nullptr;  // of an allocator that does not tell
+  EXPECT_THAT(tight_note(row), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gapless::tools

@@ -1,0 +1,24 @@
+// What a "yes" leaves open, of the card that the program will run on and of what it will find
+// there:
+//
+//   12 MiB left        where context and libraries are taken to have 424 MiB
+//   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
+//                      attention in other kernels (older_gpu.h)
+//   compiled kernels   were found, and not made (same_program.h)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace gapless::tools {
+
+/// Sentences for the notes of a row that fits; none where nothing is left open.
+std::vector<std::string> left_open(const nlohmann::json& row);
+
+/// That it is tight: less is left than what context and libraries take, of which the simulated GPU
+/// has an estimate. Empty where more is.
+std::string tight_note(const nlohmann::json& row);
+
+}  // namespace gapless::tools
