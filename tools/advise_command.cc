@@ -20,6 +20,7 @@
 #include "tools/say.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -34,6 +35,7 @@ struct AdviseArguments {
 
 void check(AdviseArguments& arguments) {
   check(arguments.options.gpus, {arguments.options.allocator, "gapless"});
+  leave_out_torch_settings("advise", {arguments.options.allocator});
   check_json_file(arguments.program);
   const std::string& folder = arguments.folder;
   std::error_code error;

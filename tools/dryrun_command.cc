@@ -24,6 +24,7 @@
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -41,6 +42,7 @@ struct DryrunArguments {
 void check(DryrunArguments& arguments) {
   spell_out(arguments.allocators);
   check(arguments.gpus, arguments.allocators);
+  leave_out_torch_settings("dryrun", arguments.allocators);
   check_json_file(arguments.program);
   check_writable(arguments.record, "--record");
 }

@@ -15,6 +15,7 @@
 #include "tools/older_gpu.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -218,6 +219,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"exception", member(report.torch, "exception")},
         {"compiled", member(report.torch, "compiled")},
         {"drew_from", member(report.torch, "drew_from")},
+        {"replaced_settings", member(report.torch, "replaced_settings")},
         {"estimates_from", estimates_of(report)},
         {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
@@ -285,6 +287,7 @@ std::vector<std::string> notes_of(const json& rows) {
     // What other numbers showed says more.
     const bool tried = member(row, "other_numbers").is_object();
     json said = tried ? member(row, "notes") : json::array({estimate_note(row)});
+    said.push_back(replaced_settings_note(row));
     for (const std::string& note : left_open(row)) said.push_back(note);
     for (const std::string note : said) {
       if (!note.empty() && !tells(row, note) &&

@@ -29,6 +29,7 @@
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
+#include "tools/torch_settings.h"
 #include "tools/traced_run.h"
 
 namespace gapless::tools {
@@ -49,6 +50,7 @@ struct FitsArguments {
 void check(FitsArguments& arguments) {
   spell_out(arguments.allocators);
   check(arguments.gpus, arguments.allocators);
+  leave_out_torch_settings("fits", arguments.allocators);
   check_json_file(arguments.program);
   check_writable(arguments.picture, "--picture");
   const std::string ending = fs::path(arguments.picture).extension();

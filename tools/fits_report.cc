@@ -17,6 +17,7 @@
 #include "tools/process_reports.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -322,6 +323,9 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                      {"peak_shared_bytes", report.record.peak_shared_bytes}};
       if (judging.worst_case) note_worst_case(row);
       if (const std::string note = estimate_note(row); !note.empty() && !tells(row, note)) {
+        notes.push_back(note);
+      }
+      if (const std::string note = replaced_settings_note(row); !note.empty()) {
         notes.push_back(note);
       }
       for (const std::string& note : left_open(row)) notes.push_back(note);

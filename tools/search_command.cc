@@ -25,6 +25,7 @@
 #include "tools/search/search_report.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -39,6 +40,7 @@ void check(SearchArguments& arguments) {
   SearchOptions& options = arguments.options;
   spell_out(options.allocators);
   check(options.gpus, options.allocators);
+  leave_out_torch_settings("search", options.allocators);
   const auto& asked = options.allocators;
   for (auto each = asked.begin(); each != asked.end(); ++each) {
     if (std::find(asked.begin(), each, *each) != each) {

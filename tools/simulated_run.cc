@@ -14,21 +14,13 @@
 #include "simgpu/process/gpu_profile.h"
 #include "simgpu/process/ranks.h"
 #include "tools/inputs.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-const std::map<std::string, std::string>& allocator_settings() {
-  static const std::map<std::string, std::string> settings = {
-      {"gapless", ""},
-      {"native", ""},
-      {"expandable", "expandable_segments:True"},
-      {"async", "backend:cudaMallocAsync"}};
-  return settings;
-}
 
 // 1, 2, 3, 5: "1-3", "5"
 std::vector<std::string> runs_of(const std::vector<int>& numbers) {
@@ -95,7 +87,14 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("SIMGPU_RANKS", gpus.ranks);
   set("SIMGPU_STEPS", gpus.steps == 0 ? "" : std::to_string(gpus.steps));
   set("SIMGPU_WORST_CASE", gpus.worst_case ? "1" : "");
-  set("PYTORCH_CUDA_ALLOC_CONF", allocator_settings().at(allocator));
+  if (const std::string before = torch_settings_set(),
+      settings = torch_settings_for(allocator, before);
+      settings != before) {
+    set("PYTORCH_CUDA_ALLOC_CONF", settings);
+  }
+  if (allocator == "native" || allocator == "expandable") {
+    set("SIMGPU_EXPANDABLE_SEGMENTS", allocator == "expandable" ? "True" : "False");
+  }
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
   // What the user preloads stands in front of CUDA's libraries here as it does in front of
@@ -120,6 +119,10 @@ std::string no_gpu_used(const std::string& program, int status, const std::strin
   } else if (status == 0) {
     text +=
         " that can be simulated (those of programs with the CUDA runtime linked into them cannot)";
+  }
+  if (const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES"); seen != nullptr) {
+    text += fmt::format("; CUDA_VISIBLE_DEVICES={} is set here, and holds for simulated GPUs, too",
+                        seen);
   }
   return text;
 }

@@ -35,7 +35,7 @@ def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
-            "garbage_at_end": [], "drew_from": []}
+            "garbage_at_end": [], "drew_from": [], "replaced_settings": None}
 
 
 state = _nothing_yet()
@@ -309,8 +309,26 @@ def _in_thread(arguments, otherwise=threading.excepthook):
 
 
 @_quietly
+def _keep_to_the_allocator():
+    """The one that was asked for, of torch's own two; programs that set PYTORCH_CUDA_ALLOC_CONF set that as well. Their
+    other settings stay (tools/torch_settings.h)."""
+    wanted = os.environ.get("SIMGPU_EXPANDABLE_SEGMENTS")
+    if wanted is None or torch.cuda.get_allocator_backend() != "native":
+        return
+    settings = torch.cuda.memory._snapshot()["allocator_settings"]
+    if settings["expandable_segments"] == (wanted == "True"):
+        return
+    conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
+    words = [word.strip() for word in re.split(r",(?![^\[]*\])", conf)]
+    kept = [word for word in words if word and not word.startswith(("expandable_segments", "backend"))]
+    torch.cuda.memory._set_allocator_settings(",".join([*kept, f"expandable_segments:{wanted}"]))
+    state["replaced_settings"] = conf
+
+
+@_quietly
 def _begin():
     """Once torch has made its allocator."""
+    _keep_to_the_allocator()
     try:
         torch._C._cuda_attach_out_of_memory_observer(_out_of_memory)
     except RuntimeError:  # cudaMallocAsync and allocators of the user's own have no observers
