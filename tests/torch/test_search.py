@@ -417,6 +417,11 @@ def test_a_search_goes_on_where_it_was_broken_off(search, tmp_path):
     _, found = search("--allocator", "native", "--vary", "batch=1:64", "--resume", "kept.json", RUNS=str(tmp_path / "runs"))
     assert found["allocators"]["native"]["batch"] == 9 and not (tmp_path / "runs").exists()
     assert found["probes_run"] == 0
+    # With other settings of torch's allocator it is another again.
+    words = ("--allocator", "native", "--vary", "batch=1,9", "--resume", "kept.json")
+    for settings, probes_run in (({}, 0), ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:512"}, 2)):
+        _, found = search(*words, **settings)
+        assert found["probes_run"] == probes_run
 
 
 def test_nothing_is_left_behind(search, tmp_path):

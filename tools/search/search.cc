@@ -16,6 +16,7 @@
 #include "tools/last_words.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
+#include "tools/torch_settings.h"
 
 namespace gapless::tools {
 namespace {
@@ -166,6 +167,7 @@ json Search::key(const SearchCell& cell, std::size_t index, const std::string& u
           {"steps", options_.gpus.steps},
           {"allocator", cell.allocator},
           {"conf", cell.allocator == "gapless" ? options_.gpus.conf : ""},
+          {"torch_settings", torch_settings_for(cell.allocator, torch_settings_set())},
           {"folder", fs::current_path().string()},
           {"command", words},
           {"values", std::move(values)},
