@@ -3,7 +3,7 @@
 //   gapless dryrun --gpu 16GiB -- python train.py
 //     sets LD_PRELOAD (simgpu/front), SIMGPU_*, PyTorch's allocator settings; runs the program
 //     <- reports of its processes (process_reports.h), judged (simgpu/verdict.h)
-//     -> a row for each process and GPU (dryrun_rows.h)
+//     -> a row for each process and GPU (dryrun_rows.h), of several allocators compared
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -16,10 +16,12 @@
 #include "tools/commands.h"
 #include "tools/dryrun_rows.h"
 #include "tools/estimates_from.h"
+#include "tools/fits_report.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/process_reports.h"
 #include "tools/program_options.h"
+#include "tools/same_program.h"
 #include "tools/say.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -47,27 +49,27 @@ void check(DryrunArguments& arguments) {
   check_writable(arguments.record, "--record");
 }
 
-// With one allocator.
+// With one allocator; without what `fits` traces.
 struct Outcome {
-  Ended ended;
-  json rows;
-  std::vector<int> absent;
+  FitsRun run;
   std::string torch_without_cuda;
 };
 
 Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
   const TemporaryFolder reports;
   Outcome outcome;
+  FitsRun& run = outcome.run;
+  run.allocator = allocator;
   Variables variables = variables_of(arguments.gpus, allocator, reports.path());
   if (!arguments.record.empty()) {
     variables.emplace_back("SIMGPU_RECORD", fs::absolute(arguments.record).string());
   }
-  outcome.ended = run_program(arguments.program.command, variables);
-  outcome.rows =
-      rows_of(read_reports(reports.path(), outcome.ended), allocator, outcome.ended.status());
-  outcome.absent = absent_ranks(reports.path());
-  for (json& row : outcome.rows) {
-    row["ranks_not_run"] = outcome.absent;
+  run.end.ended = run_program(arguments.program.command, variables);
+  const Ended& ended = run.end.ended;
+  run.rows = rows_of(read_reports(reports.path(), ended), allocator, ended.status());
+  run.absent = absent_ranks(reports.path());
+  for (json& row : run.rows) {
+    row["ranks_not_run"] = run.absent;
     judge_estimates(row, arguments.gpus.estimates);
     if (arguments.gpus.worst_case) note_worst_case(row);
   }
@@ -79,26 +81,31 @@ int run(DryrunArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
-  json rows = json::array();
-  std::optional<Outcome> first;
+  std::vector<FitsRun> runs;
   std::string instead;
+  std::string without_cuda;
   for (const std::string& allocator : arguments.allocators) {
     if (arguments.allocators.size() > 1) {
       say(stderr, "gapless dryrun: with {}\n", allocator);
     }
     Outcome outcome = run_with(allocator, arguments);
-    rows.insert(rows.end(), outcome.rows.begin(), outcome.rows.end());
-    if (allocator == "gapless") instead = used_in_place(outcome.rows);
-    if (!first) first = std::move(outcome);
+    if (allocator == "gapless") instead = used_in_place(outcome.run.rows);
+    if (runs.empty()) without_cuda = outcome.torch_without_cuda;
+    runs.push_back(std::move(outcome.run));
   }
+  judge_by_one_another(runs, arguments.gpus.estimates);
+  if (runs.size() == 1) note_what_was_drawn(runs.front());
+  json rows = json::array();
+  for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
   const std::string& program = arguments.program.command.front();
-  const int status = first->ended.status();
+  const FitsRun& first = runs.front();
+  const int status = first.end.ended.status();
   if (rows.empty()) {
-    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, first->torch_without_cuda));
+    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, without_cuda));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
-  if (const std::string note = note_of_ranks(arguments.gpus, first->absent); !note.empty()) {
+  if (const std::string note = note_of_ranks(arguments.gpus, first.absent); !note.empty()) {
     say(stderr, "gapless dryrun: {}\n", note);
   }
   write_json(arguments.program, json_text(rows, 1));
@@ -113,7 +120,7 @@ int run(DryrunArguments& arguments) {
     say(stderr, "gapless dryrun: {} was used in place of gapless, as said above\n", instead);
     return kExitBadInput;
   }
-  if (std::any_of(first->rows.begin(), first->rows.end(),
+  if (std::any_of(first.rows.begin(), first.rows.end(),
                   [](const json& row) { return row["fits"] == false; })) {
     return kExitNoFit;
   }

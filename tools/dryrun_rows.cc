@@ -374,6 +374,11 @@ std::string text_of_rows(const json& rows, bool colour) {
     if (said.insert(note).second) add(note);
   }
   for (const std::string& note : notes_of(rows)) add(note);
+  for (const json& row : rows) {
+    for (const json& note : member(row, "notes")) {
+      if (said.insert(note.get<std::string>()).second) add(note.get<std::string>());
+    }
+  }
   return text;
 }
 

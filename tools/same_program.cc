@@ -143,6 +143,22 @@ std::string drew_from(const FitsRun& run) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+void note_what_was_drawn(FitsRun& run) {
+  const std::string names = drew_from(run);
+  if (names.empty()) return;
+  for (json& row : run.rows) {
+    row["notes"].push_back("numbers were drawn (" + names +
+                           "): another run may ask for other memory (`gapless fits` makes one)");
+  }
+}
+
+void take_for_not_known(FitsRun& run, const std::string& reason) {
+  for (json& row : run.rows) {
+    if (row["fits"] == true) set_not_known(row, reason);
+  }
+  add_headroom(run);
+}
+
 void judge_by_another_run(FitsRun& run, FitsRun again) {
   const std::string drew = "numbers were drawn (" + drew_from(run) + "), and another run ";
   std::vector<FitsRun> both;

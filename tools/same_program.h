@@ -36,6 +36,12 @@ void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates);
 /// empty where they drew from none, and where the run is not known to fit.
 std::string drew_from(const FitsRun& run);
 
+/// Notes, of the rows of a run that fit and that no other is compared with, what was drawn.
+void note_what_was_drawn(FitsRun& run);
+
+/// Judges the rows of a run that fit: nobody knows, for that reason.
+void take_for_not_known(FitsRun& run, const std::string& reason);
+
 /// Judges the rows of a run that fit by another run of the same, with the same allocator.
 void judge_by_another_run(FitsRun& run, FitsRun again);
 

@@ -183,6 +183,30 @@ TEST(SameProgram, AnotherRunOfOneAllocatorAsksForAsMuchOrNothingIsKnown) {
   EXPECT_THAT(cut.rows[0]["notes"].dump(), HasSubstr("did not come so far as to be compared"));
 }
 
+TEST(SameProgram, WhatDrewAndIsNotComparedIsToldSo) {
+  json row = process_of(900, 300);
+  row["drew_from"] = {"torch"};
+  FitsRun run = run_with("gapless", row);
+  note_what_was_drawn(run);
+  EXPECT_EQ(run.rows[0]["verdict"], "yes");
+  EXPECT_THAT(run.rows[0]["notes"].dump(),
+              HasSubstr("(torch): another run may ask for other memory"));
+  run = run_with("gapless", process_of(900, 300));
+  note_what_was_drawn(run);
+  EXPECT_THAT(run.rows[0]["notes"], IsEmpty());
+}
+
+TEST(SameProgram, OnlyWhatFitsIsTakenForNotKnown) {
+  FitsRun run = run_with("gapless", process_of(900, 300));
+  run.rows.push_back(process_of(800, 300));
+  run.rows[1]["fits"] = false;
+  run.rows[1]["verdict"] = "no";
+  take_for_not_known(run, "why");
+  EXPECT_EQ(run.rows[0]["verdict"], "not known");
+  EXPECT_EQ(run.rows[0]["reason"], "why");
+  EXPECT_EQ(run.rows[1]["verdict"], "no");
+}
+
 TEST(SameProgram, OnlyRunsThatFitAndDrewAreTriedAgain) {
   json row = process_of(900, 300);
   EXPECT_THAT(drew_from(run_with("gapless", row)), IsEmpty());

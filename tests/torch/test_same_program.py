@@ -82,8 +82,8 @@ def test_one_that_draws_without_a_seed_is_not_known_to_fit(run):
     said, rows = run("fits", seed="none")
     assert [(row["fits"], row["verdict"]) for row in rows] == [(None, "not known")] * 3, said
     assert "each run asked for other memory (" in said and "draws numbers without a seed" in said
-    said, rows = run("fits", "--estimates", seed="none")
-    assert [row["verdict"] for row in rows] == ["yes, by estimates"] * 3, said
+    said, rows = run("fits", "--allocator", "gapless,native", "--estimates", seed="none")
+    assert [row["verdict"] for row in rows] == ["yes, by estimates"] * 2, said
 
 
 @pytest.mark.one_torch
@@ -102,7 +102,7 @@ def test_kernels_are_compiled_in_the_first_run(run):
     assert [(row["verdict"], row["compiled"]) for row in rows] == [("yes", "made"), ("yes", "found")], said
     assert rows[0]["requested_bytes"] > rows[1]["requested_bytes"]
     assert "compiled kernels were found" not in said
-    said, rows = run("fits", "--allocator", "native", seed="", program=COMPILED)
+    said, rows = run("dryrun", "--allocator", "native", seed="", program=COMPILED)
     assert rows[0]["compiled"] == "found" and "a run that finds none tries them out" in said
 
 
@@ -125,6 +125,21 @@ def test_numpy_s_generators_are_looked_at(run, kind):
     for seed, drew in (("unseeded", ["numpy.random"]), ("seeded", [])):
         _, (row,) = run("dryrun", "--allocator", "native", seed=f"{kind}:{seed}", program=DRAWING)
         assert row["drew_from"] == drew
+
+
+@pytest.mark.one_torch
+def test_dry_runs_are_compared_and_one_alone_is_told_of(run):
+    said, rows = run("dryrun", "--allocator", "gapless,native", seed="none")
+    assert [(row["fits"], row["verdict"]) for row in rows] == [(None, "not known")] * 2, said
+    assert "each run asked for other memory (" in said
+    said, (row,) = run("dryrun", "--allocator", "native", seed="torch:unseeded", program=DRAWING)
+    assert row["verdict"] == "yes" and "numbers were drawn (torch): another run may ask for other memory" in said, said
+
+
+@pytest.mark.one_torch
+def test_advice_rests_on_another_run_where_numbers_are_drawn(run):
+    said, told = run("advise", "--allocator", "gapless", seed="torch:unseeded", program=DRAWING)
+    assert told["runs"][0]["fits"] is None and "draws numbers without a seed" in said, said
 
 
 @pytest.mark.one_torch

@@ -10,6 +10,7 @@
 #include "tools/advise/answers.h"
 #include "tools/advise/room.h"
 #include "tools/json_values.h"
+#include "tools/same_program.h"
 #include "tools/second_guess.h"
 #include "tools/temporary_folder.h"
 
@@ -27,6 +28,7 @@ class Adviser {
     advice_.runs.push_back(run_once(as_it_is(), options_.gpus, "as it is", true));
     if (fits_but_for_sizes(advice_.runs.front(), options_.gpus)) try_at_most();
     judge_by_other_numbers(advice_.runs.front(), as_it_is());
+    judge_by_another_draw(advice_.runs.front(), as_it_is(), "as it is");
     const FitsRun& first = advice_.runs.front();
     advice_.as_is = subject_of(first);
     advice_.needed = advice_.as_is;
@@ -96,6 +98,24 @@ class Adviser {
       judge_by_second_guess(runs, *with_zeros_, *with_other_numbers_);
     }
     run = std::move(runs.front());
+  }
+
+  // What fits where numbers were drawn is run once more; once, and what that shows holds for all
+  // that is run.
+  void judge_by_another_draw(FitsRun& run, const Attempt& attempt, const std::string& what) {
+    const std::string drew = drew_from(run);
+    if (options_.gpus.estimates || with_other_numbers_ || stopped(run) || drew.empty()) return;
+    if (!draws_alike_) {
+      judge_by_another_run(run, run_once(attempt, options_.gpus, what + ", another run", false,
+                                         second_guess_limit_seconds(run)));
+      draws_alike_ = run.fits() == true;
+      if (!*draws_alike_) drawn_apart_ = what;
+    } else if (!*draws_alike_) {
+      take_for_not_known(run,
+                         fmt::format("numbers were drawn ({}), and two runs {} did not ask for "
+                                     "the same memory",
+                                     drew, drawn_apart_));
+    }
   }
 
   [[nodiscard]] Attempt as_it_is() const {
@@ -210,6 +230,7 @@ class Adviser {
       remedy.change(attempt);
       FitsRun run = run_once(attempt, options_.gpus, remedy.what, false);
       judge_by_other_numbers(run, attempt);
+      judge_by_another_draw(run, attempt, "with " + remedy.what);
       remedy.trial = trial_of(run, was_changed(run, remedy));
       const bool end = stopped(run);
       if (remedy.id == "allocator") advice_.runs.push_back(std::move(run));
@@ -242,6 +263,7 @@ class Adviser {
       if (remedy.lost == Lost::nothing) continue;  // with all of those
       FitsRun run = run_once(attempt, options_.gpus, "together with " + remedy.what, false);
       judge_by_other_numbers(run, attempt);
+      judge_by_another_draw(run, attempt, "together with " + remedy.what);
       const bool changed = std::all_of(taken.begin(), taken.end(),
                                        [&](const Remedy* one) { return was_changed(run, *one); });
       advice_.together_trial = trial_of(run, changed);
@@ -263,6 +285,8 @@ class Adviser {
   std::optional<Settings> settings_;
   std::optional<FitsRun> with_zeros_;  // the first that was tried with other numbers
   std::optional<FitsRun> with_other_numbers_;
+  std::optional<bool> draws_alike_;  // whether two runs took the same
+  std::string drawn_apart_;          // those that did not
   Advice advice_;
 };
 
