@@ -36,9 +36,10 @@ std::string estimate_note(const json& row) {
   if (kind == "number" && computes) return {};
   const std::string step =
       from["step"].is_number() ? fmt::format(" in step {}", from["step"].get<std::uint64_t>()) : "";
-  const std::string where = fmt::format("{}{}{}", times(from["count"].get<std::uint64_t>()),
-                                        from["count"] == 1 ? "" : ", first", step) +
-                            lines_text(from);
+  // Of one that was ended by force nobody told where that was.
+  const std::string at = step + lines_text(from);
+  const std::string where = times(from["count"].get<std::uint64_t>()) +
+                            (from["count"] == 1 || at.empty() ? "" : ", first") + at;
   const std::string zeros = member(row, "unknown") == "noise" ? "noise" : "zeros";
   if (!computes) {
     return fmt::format(

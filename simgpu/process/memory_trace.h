@@ -116,5 +116,5 @@ SIMGPU_API void simgpu_copied(unsigned long long to, unsigned long long from);
 SIMGPU_API int simgpu_scope(int holder);
 /// To be asked, by each thread that is about to ask for memory, from where in the program it does.
 /// Null to be asked no more.
-SIMGPU_API void simgpu_watch_sites(unsigned (*site)());
+SIMGPU_API void simgpu_watch_sites(void* site);
 }

@@ -8,15 +8,16 @@
 
 #include "simgpu/process/memory_trace.h"
 #include "simgpu/process/python.h"
+#include "simgpu/process/python_callback.h"
 #include "simgpu/process/recorder.h"
 
 namespace gapless::simgpu {
 namespace {
 
 std::atomic<bool> watched{false};
-std::atomic<void (*)(unsigned long long)> reads_callback{nullptr};
-std::atomic<void (*)(int)> estimate_callback{nullptr};
-std::atomic<void (*)()> end_callback{nullptr};
+PythonCallback reads_callback;
+PythonCallback estimate_callback;
+PythonCallback end_callback;
 
 bool wanted() {
   const char* folder = std::getenv("SIMGPU_REPORT_DIR");
@@ -74,27 +75,21 @@ void watch_python() {
 
 void tell_python_of_end() {
   Python python;
-  auto* const callback = end_callback.load();
-  if (callback == nullptr || !Recorder::get().kept()) return;
+  if (!end_callback.is_set() || !Recorder::get().kept()) return;
   // Without the lock there is no telling who holds it, and whether it will ever be free.
-  if (python.find() && python.has_lock() != 0 && !Python::is_finalizing()) callback();
+  if (python.find() && python.has_lock() != 0) end_callback();
 }
 
-void tell_python_of_reads(unsigned long long count) {
-  if (auto* const callback = reads_callback.load(); callback != nullptr) callback(count);
-}
+void tell_python_of_reads(unsigned long long count) { reads_callback(count); }
 
-void tell_python_of_estimate(int what) {
-  if (auto* const callback = estimate_callback.load(); callback != nullptr) callback(what);
-}
+void tell_python_of_estimate(int what) { estimate_callback(static_cast<unsigned long long>(what)); }
 
 }  // namespace gapless::simgpu
 
-extern "C" void simgpu_watch(void (*reads)(unsigned long long count), void (*estimated)(int what),
-                             void (*ended)()) {
-  gapless::simgpu::reads_callback = reads;
-  gapless::simgpu::estimate_callback = estimated;
-  gapless::simgpu::end_callback = ended;
+extern "C" void simgpu_watch(void* reads, void* estimated, void* ended) {
+  gapless::simgpu::reads_callback.set(reads);
+  gapless::simgpu::estimate_callback.set(estimated);
+  gapless::simgpu::end_callback.set(ended);
 }
 
 extern "C" const char* simgpu_report_stem() {

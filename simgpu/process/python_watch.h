@@ -26,11 +26,11 @@ void tell_python_of_estimate(int what);
 }  // namespace gapless::simgpu
 
 extern "C" {
-/// Python's callbacks, each null to be told no more: `reads` at the 1,000th, 10,000th, ... time
-/// that the host reads back from one place what nobody knows, `estimated` when something followed
-/// from that, for the first time of each kind, `ended` before the process ends by _exit or exec.
-SIMGPU_API void simgpu_watch(void (*reads)(unsigned long long count), void (*estimated)(int what),
-                             void (*ended)());
+/// Python's functions, each null to be told no more: `reads(count)` at the 1,000th, 10,000th, ...
+/// time that the host reads back from one place what nobody knows, `estimated(what)` when something
+/// followed from that, for the first time of each kind, `ended()` before the process ends by _exit
+/// or exec. Call it with Python's lock.
+SIMGPU_API void simgpu_watch(void* reads, void* estimated, void* ended);
 /// What reports of this process are to be named, without their endings; empty where it used no GPU.
 SIMGPU_API const char* simgpu_report_stem();
 /// An optimizer has made a step.

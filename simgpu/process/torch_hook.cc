@@ -10,7 +10,6 @@
 //   before: while torch keeps its own history, it gathers the stack of each request in a function
 //   that a third one here stands in front of, at a time when no lock of the allocator's is held. In
 //   a program without Python the stack itself is kept.
-#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "simgpu/process/native_sites.h"
 #include "simgpu/process/process.h"
 #include "simgpu/process/python.h"
+#include "simgpu/process/python_callback.h"
 
 namespace {
 
@@ -57,7 +57,7 @@ struct SharedPointer {
 
 using Gather = SharedPointer (*)(bool, bool, bool);
 
-std::atomic<unsigned (*)()> site_callback{nullptr};
+gapless::simgpu::PythonCallback site_callback;
 
 // From where the calling thread asks, as Python said before; a program without one has the stack.
 std::uint32_t site_here() {
@@ -132,13 +132,12 @@ extern "C" SIMGPU_API void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" SIMGPU_API SharedPointer _ZN5torch17CapturedTraceback6gatherEbbb(bool python,
                                                                             bool script, bool cpp) {
-  if (auto* const callback = site_callback.load();
-      callback != nullptr && python && !gapless::simgpu::Python::is_finalizing()) {
-    MemoryTrace::site() = callback();
+  if (python && site_callback.is_set()) {
+    MemoryTrace::site() = static_cast<std::uint32_t>(site_callback());
   }
   static const auto next =
       of_torch<Gather>("libtorch_cpu.so", "_ZN5torch17CapturedTraceback6gatherEbbb");
   return next == nullptr ? SharedPointer() : next(python, script, cpp);
 }
 
-extern "C" void simgpu_watch_sites(unsigned (*site)()) { site_callback = site; }
+extern "C" void simgpu_watch_sites(void* site) { site_callback.set(site); }

@@ -114,7 +114,7 @@ class _Sites:
     def _frames() -> list:
         """The thread's, from the innermost on. A thread of C++ (autograd's) works for the one that waits for it, or for the
         main one."""
-        frame, frames = sys._getframe(3), []
+        frame, frames = sys._getframe(1), []
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
@@ -164,12 +164,8 @@ _sites = _Sites()
 
 
 @_quietly
-def _number():
-    return _sites.number()
-
-
 def _site() -> int:
-    return _number() or 0
+    return _sites.number()
 
 
 # --- what tensors are for -----------------------------------------------------------------------------------
@@ -378,7 +374,7 @@ def _ask_for_sites():
     """torch asks where it is while it keeps a history, of which nothing but that is wanted here."""
     if not torch._C._cuda_isHistoryEnabled():
         torch.cuda.memory._record_memory_history("state", context="state", stacks="python", max_entries=1)
-    library.simgpu_watch_sites(_callback)
+    _callbacks.simgpu_watch_sites(_site)
 
 
 def _forget():
@@ -386,7 +382,6 @@ def _forget():
     _sites = _Sites()
 
 
-_callback = ctypes.CFUNCTYPE(ctypes.c_uint)(_site)
 _kernels = _watch_losses()
 register_optimizer_step_pre_hook(_before_step)
 register_optimizer_step_post_hook(_after_step)
@@ -395,4 +390,4 @@ for moments in at_out_of_memory, at_end:
     moments.append(lambda: _look_for_holders(True))
     moments.append(lambda: _quietly(_sites.write)())
 in_child.append(_forget)
-at_exit.append(lambda: library.simgpu_watch_sites(None))
+at_exit.append(lambda: _callbacks.simgpu_watch_sites(_NO_FUNCTION))

@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import re
+import signal
 import sys
 import sysconfig
 import threading
@@ -29,6 +30,10 @@ LAST_STEP = int(os.environ.get("SIMGPU_STEPS") or 0)
 
 library = ctypes.CDLL(None)  # libsimgpu.so is preloaded
 library.simgpu_report_stem.restype = ctypes.c_char_p
+_callbacks = ctypes.PyDLL(None)  # what keeps functions of Python's is called with the lock
+_callbacks.simgpu_watch.argtypes, _callbacks.simgpu_watch.restype = [ctypes.py_object] * 3, None
+_callbacks.simgpu_watch_sites.argtypes, _callbacks.simgpu_watch_sites.restype = [ctypes.py_object], None
+_NO_FUNCTION = ctypes.py_object()
 
 
 def _nothing_yet() -> dict:
@@ -157,12 +162,21 @@ def _current_lines() -> dict:
 
 # --- what is watched ----------------------------------------------------------------------------------------
 
+def _is_a_signals(error) -> bool:
+    """Whether a handler of a signal raised it, which may come anywhere."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    code = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers} - {None}
+    return not isinstance(error, Exception) or any(frame.f_code in code for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
 def _quietly(function):
     """The program goes on, whatever is wrong here."""
     def wrapped(*arguments):
         try:
             return function(*arguments)
         except Exception as error:
+            if _is_a_signals(error):
+                raise
             print(f"gapless dryrun: {function.__name__}: {error!r}", file=sys.stderr)
             return None
     return wrapped
@@ -465,13 +479,11 @@ def _watch():
     threading.excepthook = _in_thread
     torch._tensor_str._str = _makes_text(torch._tensor_str._str)
     torch.Tensor.__format__ = _makes_text(torch.Tensor.__format__)
-    callbacks = (ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)(_read_back), ctypes.CFUNCTYPE(None, ctypes.c_int)(_estimate),
-                 ctypes.CFUNCTYPE(None)(_end))
-    library.simgpu_watch(*callbacks)
+    _callbacks.simgpu_watch(_read_back, _estimate, _quietly(_end))
 
-    def last(callbacks=callbacks):  # they live as long
-        _end()
-        library.simgpu_watch(None, None, None)
+    def last():
+        _quietly(_end)()
+        _callbacks.simgpu_watch(_NO_FUNCTION, _NO_FUNCTION, _NO_FUNCTION)
         for more in at_exit:
             more()
 

@@ -348,6 +348,30 @@ def test_one_that_is_stopped_is_not_known_to_fit(fits, tmp_path, caught):
     assert child.returncode == 3 and row["fits"] is None and "it was interrupted" in row["reason"]
 
 
+SIGNALS = """
+import signal, sys, time, torch
+class Late(Exception): pass
+def late(*_): raise KeyboardInterrupt if count % 2 else Late
+signal.signal(signal.SIGALRM, late)
+x = torch.rand(1000, 1000, device="cuda")
+lost = 0
+for count in range(300):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002 + count * 3e-6)
+        end = time.monotonic() + 5
+        while time.monotonic() < end: (x @ x).relu().sum()  # asks for memory, and who asks is looked for
+        lost += 1
+    except (KeyboardInterrupt, Late): pass
+sys.exit(f"lost {lost}")
+"""
+
+
+def test_what_a_signal_raises_is_the_programs_wherever_it_comes(fits):
+    """Most come while an operator runs, and the next line of Python's is one of ours."""
+    said = fits(SIGNALS, "--gpu", "1GiB", "--time-limit", "60", status=1)
+    assert said.text.endswith("last words (with native): lost 0"), said.text
+
+
 def test_one_that_will_not_stop_is_ended_with_all_it_started(tmp_path):
     (tmp_path / "stubborn.sh").write_text("""
 trap '' INT TERM

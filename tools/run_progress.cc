@@ -1,0 +1,71 @@
+#include "tools/run_progress.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "allocator/base/bytes.h"
+#include "simgpu/process/process_record.h"
+#include "tools/say.h"
+#include "tools/table.h"
+
+namespace gapless::tools {
+
+using std::chrono::steady_clock;
+
+RunProgress::RunProgress(std::string what, std::filesystem::path reports, bool alone, bool zeros)
+    : what_(std::move(what)),
+      reports_(std::move(reports)),
+      shown_(alone && isatty(STDERR_FILENO) != 0),
+      zeros_(zeros),
+      begin_(steady_clock::now()),
+      standstill_(begin_) {}
+
+RunProgress::~RunProgress() { clear(); }
+
+void RunProgress::look() {
+  const CameTo now_at = came_to();
+  const auto now = steady_clock::now();
+  if (const auto read = standstill_.look(now_at, now)) {
+    clear();
+    say(stderr,
+        "{}: no step, and no more memory, for half a minute, in which {} numbers were read that "
+        "nobody knows: a loop that waits for one never ends (^C and --time-limit do{})\n",
+        what_, with_commas(*read), zeros_ ? "; --unknown noise gives others" : "");
+  }
+  if (!shown_) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - begin_);
+  say(stderr, "\r\x1b[K{}: {} s, {} steps, {} in use at most", what_, seconds.count(),
+      with_commas(now_at.steps), format_bytes(now_at.peak_bytes));
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+CameTo RunProgress::came_to() const {
+  using simgpu::Estimate;
+  CameTo all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(reports_, ignored)) {
+    if (entry.path().extension() != ".gpu") continue;
+    const auto record = simgpu::read_record(entry.path().string());
+    if (!record) continue;
+    all.steps = std::max(all.steps, record->steps);
+    for (const auto& device : record->devices) {
+      all.peak_bytes = std::max(all.peak_bytes, device.peak_used_bytes);
+    }
+    for (const Estimate read : {Estimate::number, Estimate::integer, Estimate::flag}) {
+      all.unknown_read += record->estimates[static_cast<int>(read)];
+    }
+  }
+  return all;
+}
+
+void RunProgress::clear() {
+  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  drawn_ = false;
+}
+
+}  // namespace gapless::tools
