@@ -117,6 +117,14 @@ Verdict judge(const ProcessFacts& facts) {
           "collector had not come to, which it may in another run (gc.collect() before the step "
           "frees them)",
           format_bytes(facts.waiting->bytes));
+    } else if (facts.in_pieces_after) {
+      verdict.fits = Fits::not_known;
+      verdict.by_garbage = true;
+      verdict.reason = fmt::format(
+          "it ran out of memory with as much free as was asked for, in pieces, and where those lie "
+          "hangs on when Python's garbage collector comes, which freed {} at once: in another run "
+          "it may fit (gc.collect() after each step shows whether it does)",
+          format_bytes(*facts.in_pieces_after));
     }
   } else if (ended_well(facts.end)) {
     verdict.fits = Fits::yes;

@@ -8,6 +8,7 @@
 //                          optimizer had made a step
 //   ended with an error    by out of memory                      no
 //                          with enough garbage to be collected   not known
+//                          in pieces, after such a collection    not known
 //                          by something else                     not known
 //   no word of its end     killed, still running, ...            not known
 //                          after an exception, out of memory     no
@@ -60,6 +61,10 @@ struct ProcessFacts {
   };
   std::optional<Garbage> collected;
   std::optional<Garbage> waiting;
+  /// Where a request failed although as much was free, in pieces: what one collection had freed on
+  /// that GPU before, if that was as much as was asked for. Where the pieces lie hangs on when it
+  /// came.
+  std::optional<std::uint64_t> in_pieces_after;
   /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
   std::uint64_t without_step = 0;
 };

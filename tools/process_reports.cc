@@ -60,7 +60,23 @@ const ProcessRecord::Device* device_of(const ProcessReport& report, const json& 
                                                                     : nullptr;
 }
 
+// By how much a request failed, fragments left out: what is allocated and asked for has to find
+// room beside context and libraries.
+std::uint64_t short_by(const ProcessRecord::Device& device, const json& request) {
+  const auto told = [&](const char* name) { return request.value(name, std::uint64_t{0}); };
+  const std::uint64_t torchs =
+      std::min(device.total_bytes, told("reserved_bytes") + told("free_bytes"));
+  const std::uint64_t others = device.total_bytes - torchs;
+  const std::uint64_t wanted = told("asked_bytes") + told("allocated_bytes") + others;
+  return wanted - std::min(wanted, device.total_bytes);
+}
+
 void add_garbage(const ProcessReport& report, simgpu::ProcessFacts& facts) {
+  const json request = report.torch.value("last_out_of_memory", json());
+  const bool refused = request.is_object();
+  const auto is_refused_on = [&](const json& told) {
+    return refused && told["device"] == member(request, "device");
+  };
   for (const json& freed : report.torch.value("garbage", json::array())) {
     const ProcessRecord::Device* const device = device_of(report, freed);
     if (device == nullptr) continue;
@@ -68,21 +84,15 @@ void add_garbage(const ProcessReport& report, simgpu::ProcessFacts& facts) {
     const std::uint64_t room =
         device->total_bytes - std::min(device->total_bytes, device->peak_used_bytes);
     if (!facts.collected || bytes > facts.collected->bytes) facts.collected = {bytes, room};
+    if (is_refused_on(freed) && short_by(*device, request) == 0 &&
+        bytes >= request.value("asked_bytes", std::uint64_t{0})) {
+      facts.in_pieces_after = bytes;
+    }
   }
-  const json request = report.torch.value("last_out_of_memory", json());
-  if (!request.is_object()) return;
   for (const json& waiting : report.torch.value("garbage_at_end", json::array())) {
     const ProcessRecord::Device* const device = device_of(report, waiting);
-    if (device == nullptr || waiting["device"] != member(request, "device")) continue;
-    // Fragments left out: what is allocated and asked for has to find room beside context and
-    // libraries.
-    const auto told = [&](const char* name) { return request.value(name, std::uint64_t{0}); };
-    const std::uint64_t torchs =
-        std::min(device->total_bytes, told("reserved_bytes") + told("free_bytes"));
-    const std::uint64_t others = device->total_bytes - torchs;
-    const std::uint64_t wanted = told("asked_bytes") + told("allocated_bytes") + others;
-    facts.waiting = {waiting.value("bytes", std::uint64_t{0}),
-                     wanted - std::min(wanted, device->total_bytes)};
+    if (device == nullptr || !is_refused_on(waiting)) continue;
+    facts.waiting = {waiting.value("bytes", std::uint64_t{0}), short_by(*device, request)};
   }
 }
 

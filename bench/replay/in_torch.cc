@@ -115,7 +115,8 @@ ReplayResult replay_in_torch(const Trace& trace, const std::string& allocator,
   const std::string text =
       output_of({host, file.path(), std::to_string(options.passes),
                  options.time_operations ? "1" : "0", options.keep_course ? "1" : "0"},
-                {{"LD_PRELOAD", simgpu::preload_list(simgpu::front_folder())},
+                {{"TORCH_CPP_LOG_LEVEL", "ERROR"},  // newer versions warn of every refusal
+                 {"LD_PRELOAD", simgpu::preload_list(simgpu::front_folder())},
                  {"SIMGPU_GPUS", std::to_string(capacity_bytes)},
                  {"SIMGPU_CONTEXT", "0"},
                  {"PYTORCH_CUDA_ALLOC_CONF", conf}});

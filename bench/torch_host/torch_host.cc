@@ -21,6 +21,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/cuda/PeerToPeerAccess.h>
+#include <c10/util/Logging.h>
 #include <dlfcn.h>
 
 #include "allocator/trace/load.h"
@@ -209,6 +210,7 @@ int main(int count, char** words) {
     std::fputs("usage: torch_host TRACE PASSES TIMED COURSE; gapless replay starts it\n", stderr);
     return 2;
   }
+  c10::initLogging();  // by TORCH_CPP_LOG_LEVEL
   try {
     if (mode == "threads") {
       gapless::bench::run_threads();

@@ -256,6 +256,10 @@ first = [torch.empty(400 << 20, dtype=torch.uint8, device="cuda")]
 first.append(first)
 del first
 if sys.argv[1] == "in time":
+    gc.enable()
+    made = [[] for _ in range(2000)]  # as many as make it come
+    gc.disable()
+if sys.argv[1] == "asked for":
     gc.collect()
 if sys.argv[1] == "as it prints":
     sys.excepthook = lambda *_: gc.collect()
@@ -265,6 +269,7 @@ second = torch.empty(int(sys.argv[2]) << 20, dtype=torch.uint8, device="cuda")
 
 @pytest.mark.parametrize(("when", "room", "fits", "words"), [
     ("in time", 1300, True, None),
+    ("asked for", 700, True, None),
     ("in time", 700, None, "Python's garbage collector freed 400.00 MiB at once, which reference cycles held; in another run it "
                            "may come later"),
     ("late", 1200, True, None),
@@ -273,12 +278,33 @@ second = torch.empty(int(sys.argv[2]) << 20, dtype=torch.uint8, device="cuda")
     # Python may come to it before it is looked for, too late for the request.
     ("as it prints", 700, None, "it ran out of memory while 400.00 MiB were held by reference cycles"),
 ])
-@pytest.mark.thorough(but=2)
+@pytest.mark.thorough(but=3)
 def test_what_waits_for_the_garbage_collector_is_told(dryrun, when, room, fits, words):
-    status = 1 if when != "in time" and fits is None else 0
+    status = 1 if when in ("late", "as it prints") and fits is None else 0
     text, (row,) = dryrun("--gpu", f"{room}MiB", "--context", "0MiB", program=IN_A_CYCLE, arguments=(when, "400"), status=status)
     assert row["fits"] is fits
     assert words is None and row["reason"] is None or words in row["reason"]
+
+
+# 400 of 1,000 MiB are free, in pieces of 2, and lie where they do because the collector came before.
+IN_PIECES = """
+import gc, torch
+knot = [torch.empty(400 << 20, dtype=torch.uint8, device="cuda")]
+knot.append(knot)
+del knot
+made = [[] for _ in range(2000)]
+pieces = [torch.empty(2 << 20, dtype=torch.uint8, device="cuda") for _ in range(400)]
+del pieces[::2]
+torch.empty(300 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_pieces_that_lie_where_the_garbage_collector_left_them_are_no_no(dryrun):
+    _, (row,) = dryrun("--gpu", "1000MiB", "--context", "0MiB", program=IN_PIECES, status=1)
+    assert row["fits"] is None and "in pieces, and where those lie hangs on when Python's garbage collector comes" in row["reason"]
+    program = IN_PIECES.replace("made = ", "gc.collect()  # ")
+    _, (row,) = dryrun("--gpu", "1000MiB", "--context", "0MiB", program=program, status=3)
+    assert row["fits"] is False
 
 
 def test_what_a_request_mapped_before_it_failed_is_no_shortfall(dryrun):

@@ -280,7 +280,9 @@ gc.disable()
 first = [torch.empty(int(sys.argv[1]) * 100 << 20, dtype=torch.uint8, device="cuda")]
 first.append(first)
 del first
-gc.collect()
+gc.enable()
+made = [[] for _ in range(2000)]  # as many as make it come
+gc.disable()
 second = torch.empty(int(sys.argv[1]) * 100 << 20, dtype=torch.uint8, device="cuda")
 """
 

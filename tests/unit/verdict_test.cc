@@ -56,6 +56,16 @@ TEST(Verdict, GarbageThatMayBeCollectedLaterIsNoYes) {
   EXPECT_THAT(judge(facts).reason, HasSubstr("while 5.00 MiB were held by reference cycles"));
 }
 
+TEST(Verdict, PiecesThatLieWhereTheCollectorLeftThemAreNoNo) {
+  ProcessFacts facts = raised("OutOfMemoryError", true, 1);
+  facts.collected = {800 << 20, 0};
+  EXPECT_EQ(judge(facts).fits, Fits::no);
+  facts.in_pieces_after = 800 << 20;
+  EXPECT_EQ(judge(facts).fits, Fits::not_known);
+  EXPECT_TRUE(judge(facts).by_garbage);
+  EXPECT_THAT(judge(facts).reason, HasSubstr("in pieces, and where those lie hangs on when"));
+}
+
 TEST(Verdict, StoppedBeforeAnOptimizerHadItsStatesIsNoYes) {
   ProcessFacts facts = ended(How::exited, 0);
   facts.without_step = 1;
