@@ -35,7 +35,7 @@ struct Python {
     return (find(ask, "Py_IsFinalizing") || find(ask, "_Py_IsFinalizing")) && ask() != 0;
   }
 
- private:
+  /// One of its functions; whether it is there.
   template <class F>
   static bool find(F& function, const char* name) {
     function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));

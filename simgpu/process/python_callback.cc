@@ -2,8 +2,6 @@
 
 #include <thread>
 
-#include <dlfcn.h>
-
 #include "simgpu/process/python.h"
 
 namespace gapless::simgpu {
@@ -28,18 +26,12 @@ struct PythonFunctions {
   bool found = false;
 
   PythonFunctions() {
+    const auto find = [](auto& function, const char* name) { return Python::find(function, name); };
     found = find(take_lock, "PyGILState_Ensure") && find(give_lock, "PyGILState_Release") &&
             find(call, "PyObject_CallFunction") && find(number_of, "PyLong_AsLong") &&
             find(fetch, "PyErr_Fetch") && find(restore, "PyErr_Restore") &&
             find(call_later, "Py_AddPendingCall") && find(keep, "Py_IncRef") &&
             find(drop, "Py_DecRef");
-  }
-
- private:
-  template <class F>
-  static bool find(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
-    return function != nullptr;
   }
 };
 
@@ -54,6 +46,7 @@ std::thread::id waits_for;
 
 int raise_what_waits(void*) {
   waits_for = {};
+  if (!python().found) return 0;
   // Without the lines of ours, where it came.
   if (waiting.traceback != nullptr) python().drop(waiting.traceback);
   python().restore(waiting.type, waiting.value, nullptr);
@@ -76,6 +69,7 @@ void raise_later(const Error& error) {
 }  // namespace
 
 void PythonCallback::set(void* function) {
+  if (!python().found) return;
   if (function != nullptr) python().keep(function);
   void* const before = function_.exchange(function);
   if (before != nullptr) python().drop(before);
