@@ -94,7 +94,6 @@ int run(DryrunArguments& arguments) {
     runs.push_back(std::move(outcome.run));
   }
   judge_by_one_another(runs, arguments.gpus.estimates);
-  if (runs.size() == 1) note_what_was_drawn(runs.front());
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());
   const std::string& program = arguments.program.command.front();
@@ -105,8 +104,9 @@ int run(DryrunArguments& arguments) {
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
-  if (const std::string note = note_of_ranks(arguments.gpus, first.absent); !note.empty()) {
-    say(stderr, "gapless dryrun: {}\n", note);
+  for (const std::string& note :
+       {runs.size() == 1 ? drawn_note(first) : "", note_of_ranks(arguments.gpus, first.absent)}) {
+    if (!note.empty()) say(stderr, "gapless dryrun: {}\n", note);
   }
   write_json(arguments.program, json_text(rows, 1));
   if (instead == "cudaMalloc") {

@@ -143,13 +143,11 @@ std::string drew_from(const FitsRun& run) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void note_what_was_drawn(FitsRun& run) {
+std::string drawn_note(const FitsRun& run) {
   const std::string names = drew_from(run);
-  if (names.empty()) return;
-  for (json& row : run.rows) {
-    row["notes"].push_back("numbers were drawn (" + names +
-                           "): another run may ask for other memory (`gapless fits` makes one)");
-  }
+  if (names.empty()) return {};
+  return "numbers were drawn (" + names +
+         "): another run may ask for other memory (`gapless fits` makes one)";
 }
 
 void take_for_not_known(FitsRun& run, const std::string& reason) {

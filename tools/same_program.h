@@ -36,8 +36,8 @@ void judge_by_one_another(std::vector<FitsRun>& runs, bool estimates);
 /// empty where they drew from none, and where the run is not known to fit.
 std::string drew_from(const FitsRun& run);
 
-/// Notes, of the rows of a run that fit and that no other is compared with, what was drawn.
-void note_what_was_drawn(FitsRun& run);
+/// What that leaves open where no other run is compared with it; empty where nothing was drawn.
+std::string drawn_note(const FitsRun& run);
 
 /// Judges the rows of a run that fit: nobody knows, for that reason.
 void take_for_not_known(FitsRun& run, const std::string& reason);
