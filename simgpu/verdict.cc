@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -106,25 +107,26 @@ std::string Verdict::text() const {
 
 Verdict judge(const ProcessFacts& facts) {
   Verdict verdict;
+  const auto garbage_decides = [&](std::string reason) {
+    verdict.fits = Fits::not_known;
+    verdict.by_garbage = true;
+    verdict.reason = std::move(reason);
+  };
   if (ended_by_refusal(facts)) {
     verdict.fits = Fits::no;
     verdict.caught = facts.survived;
     if (facts.waiting && facts.waiting->bytes >= facts.waiting->room_bytes) {
-      verdict.fits = Fits::not_known;
-      verdict.by_garbage = true;
-      verdict.reason = fmt::format(
+      garbage_decides(fmt::format(
           "it ran out of memory while {} were held by reference cycles that Python's garbage "
           "collector had not come to, which it may in another run (gc.collect() before the step "
           "frees them)",
-          format_bytes(facts.waiting->bytes));
+          format_bytes(facts.waiting->bytes)));
     } else if (facts.in_pieces_after) {
-      verdict.fits = Fits::not_known;
-      verdict.by_garbage = true;
-      verdict.reason = fmt::format(
+      garbage_decides(fmt::format(
           "it ran out of memory with as much free as was asked for, in pieces, and where those lie "
           "hangs on when Python's garbage collector comes, which freed {} at once: in another run "
           "it may fit (gc.collect() after each step shows whether it does)",
-          format_bytes(*facts.in_pieces_after));
+          format_bytes(*facts.in_pieces_after)));
     }
   } else if (ended_well(facts.end)) {
     verdict.fits = Fits::yes;
@@ -132,14 +134,11 @@ Verdict judge(const ProcessFacts& facts) {
     // Twice as much: while it is there, other memory lies elsewhere, and cached memory fits less.
     if (verdict.caught == 0 && facts.collected &&
         2 * facts.collected->bytes > facts.collected->room_bytes) {
-      verdict.fits = Fits::not_known;
-      verdict.by_garbage = true;
-      verdict.reason = fmt::format(
+      garbage_decides(fmt::format(
           "Python's garbage collector freed {} at once, which reference cycles held; in another "
           "run it may come later, and there was room for no more than {} (gc.collect() after each "
-          "step "
-          "frees them in time)",
-          format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes));
+          "step frees them in time)",
+          format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes)));
     } else if (facts.without_step != 0) {
       verdict.fits = Fits::not_known;
       verdict.reason = fmt::format(

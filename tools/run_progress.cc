@@ -32,8 +32,8 @@ void RunProgress::look() {
   if (const auto read = standstill_.look(now_at, now)) {
     clear();
     say(stderr,
-        "{}: no step, and no more memory, for half a minute, in which {} numbers were read that "
-        "nobody knows: a loop that waits for one never ends (^C and --time-limit do{})\n",
+        "{}: {} numbers that nobody knows were read, and no step was made and no more memory taken "
+        "meanwhile: a loop that waits for one ends by ^C or --time-limit alone{}\n",
         what_, with_commas(*read), zeros_ ? "; --unknown noise gives others" : "");
   }
   if (!shown_) return;

@@ -31,7 +31,8 @@ class Standstill {
   std::optional<std::uint64_t> look(const CameTo& now_at, Clock::time_point now);
 
  private:
-  // Longer than what most programs do between two steps, and more than they read there.
+  // Not tuned to any program: a warning too many costs a line. What evaluates reads one for each
+  // batch, a loop that waits some thousand in that time.
   static constexpr std::chrono::seconds kLong{30};
   static constexpr std::uint64_t kMany = 2000;
 

@@ -114,7 +114,7 @@ SIMGPU_API void simgpu_holds(int holder, const unsigned long long* addresses, st
 SIMGPU_API void simgpu_copied(unsigned long long to, unsigned long long from);
 /// What the calling thread allocates is for `holder` from now on; what it was before.
 SIMGPU_API int simgpu_scope(int holder);
-/// To be asked, by each thread that is about to ask for memory, from where in the program it does.
-/// Null to be asked no more.
+/// A function of Python's to be asked, by each thread that is about to ask for memory, from where
+/// in the program it does. Null to be asked no more. Call it with Python's lock.
 SIMGPU_API void simgpu_watch_sites(void* site);
 }

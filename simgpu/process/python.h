@@ -30,9 +30,15 @@ struct Python {
   /// Whether an interpreter is in the process, begun or not.
   static bool is_there() { return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr; }
 
+  /// Once an interpreter is there. The function is looked for once: this is asked at each request
+  /// for memory of a run that is watched.
   static bool is_finalizing() {
-    int (*ask)() = nullptr;
-    return (find(ask, "Py_IsFinalizing") || find(ask, "_Py_IsFinalizing")) && ask() != 0;
+    static const auto ask = [] {
+      int (*found)() = nullptr;
+      if (!find(found, "Py_IsFinalizing")) find(found, "_Py_IsFinalizing");
+      return found;
+    }();
+    return ask != nullptr && ask() != 0;
   }
 
   /// One of its functions; whether it is there.

@@ -48,6 +48,13 @@ elif kind == "torch":
 sys.argv[1] = "1" if seed == "seeded" or kind == "nothing" else "none"
 """ + PROGRAM
 
+# Dies in pieces with native, in 330 MiB; in one with gapless, and what that takes is that of the run.
+IN_PIECES = DRAWING.partition("for step in")[0] + """
+pieces = [torch.empty(2 << 20, dtype=torch.uint8, device="cuda") for _ in range(100)]
+del pieces[::2]
+large = torch.empty(150 + 15 * seed << 20, dtype=torch.uint8, device="cuda")
+"""
+
 # A norm over rows, for which torch.compile tries several kernels out.
 COMPILED = """
 import torch
@@ -61,7 +68,7 @@ def run(tmp_path):
     def run(*words, seed, program=PROGRAM):
         (tmp_path / "train.py").write_text(program)
         done = subprocess.run(
-            [GAPLESS, words[0], "--gpu", "8GiB", "--json", "found.json", *words[1:], "--", sys.executable, "train.py",
+            [GAPLESS, words[0], *(() if "--gpu" in words else ("--gpu", "8GiB")), "--json", "found.json", *words[1:], "--", sys.executable, "train.py",
              seed, "{size}" if words[0] == "search" else "2"],
             cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels"), "TRITON_CACHE_DIR": str(tmp_path / "triton")})
@@ -140,6 +147,15 @@ def test_dry_runs_are_compared_and_one_alone_is_told_of(run):
 def test_advice_rests_on_another_run_where_numbers_are_drawn(run):
     said, told = run("advise", "--allocator", "gapless", seed="torch:unseeded", program=DRAWING)
     assert told["runs"][0]["fits"] is None and "draws numbers without a seed" in said, said
+
+
+@pytest.mark.one_torch
+def test_so_does_what_is_tried(run):
+    said, told = run("advise", "--context", "100MiB", "--gpu", "430MiB", seed="torch:unseeded", program=IN_PIECES)
+    assert told["fits"] is False and [row["asked_allocator"] for row in told["runs"][:2]] == ["native", "gapless"], said
+    assert told["runs"][1]["fits"] is None and "each run asked for other memory (280.00 MiB with gapless, 295.00" in said, said
+    assert told["remedies"][0]["tried"]["verdict"] == "not known"
+    assert "the allocator helps" not in said
 
 
 @pytest.mark.one_torch
