@@ -18,7 +18,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 status=0
 BARE_SHOWS="/gpu-kit=gpu-kit /simgpu=build/release/lib/simgpu" tools/setup/bare_container.sh "$out" \
-  /gpu-kit/run --simulated /simgpu --quick --budget 240 --out /out > "$out/said" || status=$?
+  /gpu-kit/run --simulated /simgpu --quick --budget 1620 --out /out > "$out/said" || status=$?
 if [ "$status" = 77 ] && [ -z "${CI:-}" ]; then
   cat "$out/said"
   exit 0

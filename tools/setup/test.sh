@@ -22,14 +22,20 @@ failed=0
 skipped=0
 failures=()
 
+said=$(mktemp)   # what the check that runs has said
+faults=$(mktemp) # the last words of all that failed: where only the end of the output is kept, they are in it
+trap 'rm -f "$said" "$faults"' EXIT
+
 check() { # check NAME COMMAND...: one test of its own
   local name=$1
   shift
-  if "$@"; then
+  if "$@" > >(tee "$said") 2>&1; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
     failures+=("$name")
+    sleep 1 # tee writes what is left
+    { echo "--- $name" && tail -n 25 "$said"; } >>"$faults"
   fi
 }
 
@@ -60,7 +66,8 @@ count() { # count NAME REPORT: adds what a JUnit report says
     failures+=("$1: no test report")
     return
   }
-  read -r p f s <<<"$counts"
+  read -r p f s <<<"${counts%%$'\n'*}"
+  [ "$f" = 0 ] || echo "${counts#*$'\n'}" >>"$faults"
   passed=$((passed + p))
   failed=$((failed + f))
   skipped=$((skipped + s))
@@ -233,6 +240,7 @@ torch_tests 2.11 "" documents tests/docs
 
 check "every target of the Makefile" every_target
 
+tail -n 300 "$faults"
 for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
