@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -34,36 +36,39 @@ class BytesInMemory final : public ByteSource {
   bool given_ = false;
 };
 
-// A regular file, which it closes.
+// A regular file, which it closes. While a piece of a large one is looked at, a thread reads the
+// next.
 class BytesOfFile final : public ByteSource {
  public:
   BytesOfFile(std::string path, int file, const struct stat& facts)
-      : path_(std::move(path)), file_(file), facts_(facts), piece_(kPieceBytes) {}
+      : path_(std::move(path)), file_(file), facts_(facts) {}
   BytesOfFile(const BytesOfFile&) = delete;
   BytesOfFile& operator=(const BytesOfFile&) = delete;
-  ~BytesOfFile() override { ::close(file_); }
+  ~BytesOfFile() override {
+    forget_ahead();
+    ::close(file_);
+  }
 
   [[nodiscard]] std::uint64_t size() const override {
     return static_cast<std::uint64_t>(facts_.st_size);
   }
-  [[nodiscard]] std::uint64_t held_bytes() const override { return piece_.size(); }
-
-  std::string_view next() override {
-    const std::uint64_t wanted = std::min<std::uint64_t>(piece_.size(), size() - at_);
-    std::uint64_t got = 0;
-    while (got < wanted) {
-      const ssize_t more =
-          ::pread(file_, piece_.data() + got, wanted - got, static_cast<off_t>(at_ + got));
-      if (more < 0 && errno == EINTR) continue;
-      if (more < 0) throw InputError(path_ + ": " + std::strerror(errno));
-      if (more == 0) changed();
-      got += static_cast<std::uint64_t>(more);
-    }
-    at_ += got;
-    return {piece_.data(), got};
+  [[nodiscard]] std::uint64_t held_bytes() const override {
+    return std::min<std::uint64_t>(2 * kPieceBytes, size());
   }
 
-  void rewind() override { at_ = 0; }
+  std::string_view next() override {
+    if (!ahead_.valid()) read_ahead(std::launch::deferred);
+    ahead_.get();
+    std::swap(piece_, next_piece_);
+    at_ += piece_.size();
+    if (at_ < size()) read_ahead(std::launch::async);
+    return {piece_.data(), piece_.size()};
+  }
+
+  void rewind() override {
+    forget_ahead();
+    at_ = 0;
+  }
   std::string take_all() override { return read_file(path_); }
 
   void check_unchanged() const override {
@@ -78,7 +83,35 @@ class BytesOfFile final : public ByteSource {
   }
 
  private:
-  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+  // Making a thread for each takes little of the time that its piece does.
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+  void read_ahead(std::launch how) {
+    try {
+      ahead_ = std::async(how, [this] { read(next_piece_); });
+    } catch (const std::system_error&) {  // no more threads
+      ahead_ = std::async(std::launch::deferred, [this] { read(next_piece_); });
+    }
+  }
+
+  void forget_ahead() {
+    if (ahead_.valid()) ahead_.wait();
+    ahead_ = {};
+  }
+
+  // What comes after the piece that was given last. Throws InputError.
+  void read(std::vector<char>& piece) const {
+    piece.resize(std::min<std::uint64_t>(kPieceBytes, size() - at_));
+    std::uint64_t got = 0;
+    while (got < piece.size()) {
+      const ssize_t more =
+          ::pread(file_, piece.data() + got, piece.size() - got, static_cast<off_t>(at_ + got));
+      if (more < 0 && errno == EINTR) continue;
+      if (more < 0) throw InputError(path_ + ": " + std::strerror(errno));
+      if (more == 0) changed();
+      got += static_cast<std::uint64_t>(more);
+    }
+  }
 
   [[noreturn]] void changed() const {
     throw InputError(path_ + ": the file changed while it was read");
@@ -87,8 +120,10 @@ class BytesOfFile final : public ByteSource {
   std::string path_;
   int file_;
   struct stat facts_;
-  std::vector<char> piece_;
-  std::uint64_t at_ = 0;
+  std::vector<char> piece_;       // that was given last
+  std::vector<char> next_piece_;  // which ahead_ reads
+  std::future<void> ahead_;
+  std::uint64_t at_ = 0;  // where the next piece begins
 };
 
 }  // namespace

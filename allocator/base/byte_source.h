@@ -1,9 +1,9 @@
 // ByteSource: a file's bytes, piece by piece, as often as they are wanted.
 //
-//   next()    [ 256 KiB ]   [ 256 KiB ]   ...   [ rest ]   nothing: the end
+//   next()    [ 1 MiB ]   [ 1 MiB ]   ...   [ rest ]   nothing: the end
 //   rewind()  and the same again
 //
-// So that who reads a file in one direction holds a piece of it and not the whole. What changes
+// So that who reads a file in one direction holds two pieces of it and not the whole. What changes
 // while it is read is an error.
 #pragma once
 
