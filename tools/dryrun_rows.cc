@@ -13,6 +13,7 @@
 #include "tools/json_values.h"
 #include "tools/left_open.h"
 #include "tools/older_gpu.h"
+#include "tools/same_program.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 #include "tools/torch_settings.h"
@@ -282,6 +283,8 @@ std::string stopped_note(const json& row) {
 std::vector<std::string> notes_of(const json& rows) {
   std::vector<std::string> notes;
   std::set<std::string> unknown;
+  // The first run made them, and the others found what it left: it shows what that leaves open.
+  const bool saw_making = !rows.empty() && member(rows.front(), "compiled") == "made";
   for (const json& row : rows) {
     for (const json& library : member(row, "unknown_workspaces")) unknown.insert(library);
     // What other numbers showed says more.
@@ -290,6 +293,7 @@ std::vector<std::string> notes_of(const json& rows) {
     said.push_back(replaced_settings_note(row));
     for (const std::string& note : left_open(row)) said.push_back(note);
     for (const std::string note : said) {
+      if (saw_making && note == found_kernels_note(row)) continue;
       if (!note.empty() && !tells(row, note) &&
           std::find(notes.begin(), notes.end(), note) == notes.end()) {
         notes.push_back(note);

@@ -2,6 +2,7 @@
 // there:
 //
 //   12 MiB left        where context and libraries are taken to have 424 MiB
+//   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
 //                      attention in other kernels (older_gpu.h)
 //   compiled kernels   were found, and not made (same_program.h)
@@ -20,5 +21,9 @@ std::vector<std::string> left_open(const nlohmann::json& row);
 /// That it is tight: less is left than what context and libraries take, of which the simulated GPU
 /// has an estimate. Empty where more is.
 std::string tight_note(const nlohmann::json& row);
+
+/// That less is left than NCCL's own buffers were reported to take, where the program has
+/// communicators. Empty where more is.
+std::string collectives_note(const nlohmann::json& row);
 
 }  // namespace gapless::tools

@@ -42,5 +42,23 @@ TEST(LeftOpen, WhereMoreIsLeftNothingIsToBeSaid) {
   EXPECT_THAT(tight_note(row), IsEmpty());
 }
 
+TEST(LeftOpen, RoomForTheBuffersOfNccl) {
+  json row = row_of_peaks(6600, 7024);  // 1.14 GiB left
+  row["unknown_workspaces"] = {"libcudnn.so.9"};
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["unknown_workspaces"] = {"libcudnn.so.9", "libnccl.so.2"};
+  EXPECT_THAT(left_open(row),
+              ElementsAre(HasSubstr("1.14 GiB are left, and NCCL takes buffers of its own")));
+  row["peak_used_bytes"] = 6666 * MiB;  // 1.6 GB and a bit
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["peak_used_bytes"] = 6667 * MiB;
+  EXPECT_THAT(left_open(row), ElementsAre(HasSubstr("1.49 GiB are left")));
+  json with_room = row_of_peaks(5000, 7048);  // --context 2GiB
+  with_room["unknown_workspaces"] = {"libnccl.so.2"};
+  EXPECT_THAT(collectives_note(with_room), IsEmpty());
+  row["fits"] = false;
+  EXPECT_THAT(collectives_note(row), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gapless::tools

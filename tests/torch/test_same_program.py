@@ -94,6 +94,7 @@ def test_one_that_draws_without_a_seed_is_not_known_to_fit(run):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_a_search_of_one_that_draws_without_a_seed_finds_nothing(run):
     words = ("search", "--allocator", "gapless,native", "--vary", "size=1:2")
     said, found = run(*words, seed="none")
@@ -105,15 +106,16 @@ def test_a_search_of_one_that_draws_without_a_seed_finds_nothing(run):
 
 @pytest.mark.one_torch
 def test_kernels_are_compiled_in_the_first_run(run):
-    said, rows = run("fits", "--allocator", "gapless,native", seed="", program=COMPILED)
+    said, rows = run("dryrun", "--allocator", "gapless,native", seed="", program=COMPILED)
     assert [(row["verdict"], row["compiled"]) for row in rows] == [("yes", "made"), ("yes", "found")], said
     assert rows[0]["requested_bytes"] > rows[1]["requested_bytes"]
     assert "compiled kernels were found" not in said
-    said, rows = run("dryrun", "--allocator", "native", seed="", program=COMPILED)
+    said, rows = run("fits", "--allocator", "native", seed="", program=COMPILED)
     assert rows[0]["compiled"] == "found" and "a run that finds none tries them out" in said
 
 
 @pytest.mark.parametrize("kind", ["random", "torch"])
+@pytest.mark.thorough(but=1)
 def test_one_allocator_alone_is_given_another_run_where_numbers_are_drawn(run, kind):
     said, (row,) = run("fits", "--allocator", "gapless", seed=f"{kind}:unseeded", program=DRAWING)
     assert (row["fits"], row["drew_from"]) == (None, [kind]), said
@@ -128,6 +130,7 @@ def test_one_allocator_alone_is_given_another_run_where_numbers_are_drawn(run, k
 
 @pytest.mark.one_torch
 @pytest.mark.parametrize("kind", ["numpy", "generator"])
+@pytest.mark.thorough(but=1)
 def test_numpy_s_generators_are_looked_at(run, kind):
     for seed, drew in (("unseeded", ["numpy.random"]), ("seeded", [])):
         _, (row,) = run("dryrun", "--allocator", "native", seed=f"{kind}:{seed}", program=DRAWING)
@@ -150,6 +153,7 @@ def test_advice_rests_on_another_run_where_numbers_are_drawn(run):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_so_does_what_is_tried(run):
     said, told = run("advise", "--context", "100MiB", "--gpu", "430MiB", seed="torch:unseeded", program=IN_PIECES)
     assert told["fits"] is False and [row["asked_allocator"] for row in told["runs"][:2]] == ["native", "gapless"], said
@@ -172,6 +176,7 @@ def test_another_run_that_does_not_fit_leaves_nothing_known(run):
 
 
 @pytest.mark.one_torch
+@pytest.mark.thorough
 def test_a_search_of_one_allocator_is_compared_with_another_run(run):
     words = ("search", "--allocator", "gapless", "--vary", "size=1:2")
     said, found = run(*words, seed="torch:unseeded", program=DRAWING)
