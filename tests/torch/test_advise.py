@@ -218,7 +218,7 @@ y = torch.empty(1 + int((x @ x)[0].int().sum() % 7) << 24, device="cuda")
     (FOLLOWS, 3, "were allocated instead of"),
     ("print('no GPU')\n", 3, "the program used no GPU"),
 ])
-@pytest.mark.thorough(but=3)
+@pytest.mark.thorough(but=2)
 def test_what_needs_no_advice_gets_none(advise, program, status, words):
     said = advise(program, "--gpu", "1GiB", status=status)
     assert words in said.text

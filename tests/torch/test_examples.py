@@ -44,7 +44,7 @@ def test_qwen_lora_fails_where_it_should(example):
 
 @pytest.mark.one_torch
 @pytest.mark.parametrize("name, words", SMALL)
-@pytest.mark.thorough(but=4)
+@pytest.mark.thorough(but=2)
 def test_small_ones_run(example, name, words):
     for settings in ("", "expandable_segments:True"):
         result = example(name, *words, gpus="16GiB,16GiB", PYTORCH_CUDA_ALLOC_CONF=settings)
@@ -81,7 +81,7 @@ def test_what_is_missing_is_named(example, name, library):
 
 
 @pytest.mark.parametrize("name, words", SMALL)
-@pytest.mark.thorough(but=4)
+@pytest.mark.thorough(but=3)
 def test_small_ones_run_with_gapless(example, name, words):
     result = example(name, *words, gpus="16GiB,16GiB", gapless=True)
     assert "peak allocated" in result.out

@@ -49,6 +49,7 @@ numbers = torch.randn(8, 1 << 20, device="cuda") @ torch.randn(1 << 20, 8, devic
 
 @pytest.mark.parametrize("made", ["numbers.unique()", "torch.isin(numbers, torch.arange(99.0).cuda())",
                                   "torch.matrix_exp(numbers.view(4, 4, 4))"])
+@pytest.mark.thorough(but=2)
 def test_of_numbers_that_nobody_knows_one_at_least_differs(dryrun, made):
     """Operators that others are made of die where there is none."""
     _, rows = dryrun("--gpu", "2GiB", program=f"{UNKNOWN}assert {made}.numel() > 0")
@@ -56,6 +57,7 @@ def test_of_numbers_that_nobody_knows_one_at_least_differs(dryrun, made):
 
 
 @pytest.mark.parametrize("unknown", ["zeros", "noise", "most"])
+@pytest.mark.thorough(but=1)
 def test_matrices_that_nobody_knows_can_be_factored(dryrun, unknown):
     """And what the program looks at to see that they could is no number that it steers by."""
     solves = """
@@ -209,6 +211,7 @@ print(loss, f"{(loss > 0.5).sum()} {loss:.3f}", model[0].weight.grad)
 
 
 @pytest.mark.parametrize("unknown", ["zeros", "noise"])
+@pytest.mark.thorough(but=1)
 def test_no_gradient_is_infinite_for_a_scaler_and_no_text_is_steered_by(dryrun, unknown):
     text, rows = dryrun("--gpu", "2GiB", "--unknown", unknown, program=SCALED)
     assert rows[0]["fits"] is True and rows[0]["steps"] == 2, text

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import GAPLESS
 
+pytestmark = pytest.mark.one_torch
+
 # Attention of 8 heads that share 4: on older GPUs it makes all scores, 512 MiB of half precision and of single.
 PROGRAM = """
 import sys
@@ -29,7 +31,6 @@ def fits(tmp_path):
     return run
 
 
-@pytest.mark.one_torch
 def test_what_an_older_gpu_of_that_size_would_not_do_is_no_plain_yes(fits):
     first, second = fits("1GiB", 4)
     for row in (first, second):
@@ -39,10 +40,10 @@ def test_what_an_older_gpu_of_that_size_would_not_do_is_no_plain_yes(fits):
     assert "on one of 7.5 (T4) it does not fit with gapless: " in second["notes"][0]
 
 
-@pytest.mark.one_torch
 @pytest.mark.parametrize("gpu, heads, note", [
     ("1GiB", 8, "on one of 7.5 (T4) it takes no more"), ("8GiB", 4, "GiB are allocated, and fit"),
     ("A100:1GiB", 4, None)])
+@pytest.mark.thorough(but=2)
 def test_what_one_would_do_is(fits, gpu, heads, note):
     """Where all heads have keys of their own; where there is room; and where the GPU was named nobody asks."""
     row, with_another = fits(gpu, heads)

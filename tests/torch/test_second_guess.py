@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_torch
 MiB = 1 << 20
 
 TRAINS = """
-import torch
+import torch; torch.manual_seed(0)
 model = torch.nn.Linear(1024, 1024).cuda()
 x, y = torch.randn(256, 1024).cuda(), torch.arange(256).cuda()
 out = model(x)
@@ -45,6 +45,7 @@ def fits(tmp_path):
     return run
 
 
+@pytest.mark.thorough
 def test_what_is_counted_for_print_changes_nothing(fits):
     done, row, text = fits(COUNTS)
     assert done.returncode == 0 and row["verdict"] == "yes"
@@ -94,6 +95,7 @@ def test_sizes_are_tried_at_their_most(fits):
     assert done.returncode == 3 and row["verdict"] == "not known" and "it does not fit" in row["reason"], row["reason"]
 
 
+@pytest.mark.thorough
 def test_sizes_that_have_no_most_stay_unknown(fits):
     """How often each row comes: with zeros none does, and with the most there can be none either."""
     done, row, _ = fits(TRAINS + "torch.repeat_interleave(out.detach(), (out[:, 0] * 9).long(), dim=0)\n")
@@ -140,6 +142,7 @@ def test_what_dies_of_zeros_is_run_with_noise(fits):
     assert "numbers that nobody knows had been read, which are zeros (--unknown noise)" in text
 
 
+@pytest.mark.thorough
 def test_noise_that_was_read_is_tried_with_other_noise(fits):
     _, row, text = fits(DIVIDES + "print((y > 0).sum().item())\n")
     assert (row["verdict"], row["unknown"]) == ("yes", "noise"), text

@@ -59,6 +59,7 @@ for step in range(8):
 
 @pytest.mark.one_torch
 @pytest.mark.parametrize("name, steps, has_states", [("gan", 2, False), ("gan", 3, True), ("backward", 1, True)])
+@pytest.mark.thorough(but=2)
 def test_a_step_is_one_of_each_optimizer(dryrun, name, steps, has_states):
     """Stopped before one of them has its states, it says nothing of what the program needs."""
     _, (row,) = dryrun("--gpu", "1GiB", "--steps", str(steps), program=PROGRAMS[name])

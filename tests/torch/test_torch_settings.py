@@ -34,6 +34,7 @@ def rows_of(tmp_path, words, program=(), **variables):
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+@pytest.mark.thorough(but=1)
 def test_set_in_the_shell(tmp_path, name):
     said, rows = rows_of(tmp_path, ["dryrun"], **{name: "max_split_size_mb:512,expandable_segments:True"})
     assert f"with native, expandable_segments:True of {name} is left out" in said
@@ -52,6 +53,7 @@ def test_set_by_the_program(tmp_path):
     assert said.count(f"max_split_size: {512 << 20}") == 2, said
 
 
+@pytest.mark.one_torch
 def test_without_an_allocator(tmp_path):
     said, _ = rows_of(tmp_path, ["fits"], PYTORCH_NO_CUDA_MEMORY_CACHING="1")
     assert "PYTORCH_NO_CUDA_MEMORY_CACHING is left out: torch has no allocator with it" in said
