@@ -49,10 +49,9 @@ std::string collectives_note(const nlohmann::json& row) {
       std::find(unknown.begin(), unknown.end(), "libnccl.so.2") == unknown.end()) {
     return {};
   }
-  return fmt::format(
-      "{} are left, and NCCL takes buffers of its own, which are not counted: from 0.1 to 1.6 GB "
-      "of each GPU were reported for a communicator. Leave room for them (--context 2GiB has some)",
-      format_bytes(*left));
+  return "less is left than NCCL may take for buffers of its own, which are not counted: 0.1 to "
+         "1.6 GB of each GPU were reported for a communicator. Leave room for them (--context 2GiB "
+         "has some)";
 }
 
 std::vector<std::string> left_open(const nlohmann::json& row) {
