@@ -114,14 +114,17 @@ def test_what_pip_installs(environment: Environment, quick: str, tmp_path: pathl
 def test_what_pip_installs_editable(environment: Environment, quick: str, tmp_path: pathlib.Path):
     """The modules are those of the source tree, what was compiled lies in the environment."""
     python, command, home = environment.python, environment.command, environment.home
+    script = tmp_path / "train.py"
+    script.write_text(WHO)
+    dryrun = (command, "dryrun", "--gpu", "4GiB", "--allocator", "gapless", "--", python, script)
+    pip_install(python)
+    assert run(*dryrun, CXX=quick, **home) == "allocator: gapless\n"
     pip_install(python, "-e")
     assert run(python, "-c", "import gapless; print(gapless.__file__)").startswith(str(ROOT / "torch_plugin"))
     assert run(python, "-c", "import gapless; print(gapless.config()['limit']['default'])") == "unlimited\n"
     assert run(command, "--version") == "0.1.0\n"
-    script = tmp_path / "train.py"
-    script.write_text(WHO)
-    told = run(command, "dryrun", "--gpu", "4GiB", "--allocator", "gapless", "--", python, script, CXX=quick, **home)
-    assert told == "allocator: gapless\n"
+    # Of the same sources, so what was built of them is found.
+    assert run(*dryrun, CXX="/none", **home) == "allocator: gapless\n"
     simulated = environment.simulated()
     assert run(python, script, GAPLESS="1", **simulated) == "allocator: gapless\n"
     assert run(python, "-m", "gapless", script, **simulated) == "allocator: gapless\n"
