@@ -27,6 +27,21 @@ std::string who_ran(const json& row) {
       row["compute_capability"].get<std::string>());
 }
 
+// On the older one. `who` ran there, where that is not plain.
+std::string what_it_did(const json& other, bool takes_no_more, bool is_first,
+                        const std::string& who) {
+  const std::string where =
+      fmt::format("on one of {} ({}) ", other["compute_capability"].get<std::string>(), kOlder);
+  if (takes_no_more) return where + "it takes no more";
+  if (other["fits"] == true) {
+    return where + fmt::format("{} are allocated{}{}", size_text(other["peak_allocated_bytes"]),
+                               is_first ? " and fit" : "", who);
+  }
+  return where + fmt::format("it {}{}: {}",
+                             other["fits"] == false ? "does not fit" : "is not known to fit", who,
+                             other["reason"].get<std::string>());
+}
+
 }  // namespace
 
 std::string capability_text(std::int32_t capability) {
@@ -35,6 +50,7 @@ std::string capability_text(std::int32_t capability) {
 
 std::string older_gpu_note(const json& row) {
   if (!needs_newer(row) || row["fits"] == false) return {};
+  if (const json tried = member(row, "on_older_gpu"); tried.is_object()) return tried["note"];
   return who_ran(row) +
          fmt::format(": an older one (T4, V100) may take more; name it (--gpu {})", kOlder);
 }
@@ -52,9 +68,11 @@ SimulatedGpus older(SimulatedGpus gpus) {
   return gpus;
 }
 
-void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again) {
+void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again,
+                        const std::string& tried) {
   if (again.end.by == WatchedEnd::By::user) return;
   const json first_rows = first.rows;  // which are judged anew, too
+  const std::string with = " with " + (tried.empty() ? again.allocator : tried);
   for (FitsRun& run : runs) {
     for (std::size_t i = 0; i < run.rows.size(); ++i) {
       json& row = run.rows[i];
@@ -62,34 +80,29 @@ void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const 
       const json* const before = counterpart(first_rows, i, row);
       const json* const other = counterpart(again.rows, i, row);
       if (before == nullptr || other == nullptr || !(*other)["pid"].is_number()) continue;
-      const bool is_first = run.allocator == again.allocator;
+      const bool is_first = &run == &first;
       const bool fits = (*other)["fits"] == true;
       const auto bytes_before = static_cast<double>(number((*before)["peak_allocated_bytes"]));
       const auto bytes_now = static_cast<double>(number((*other)["peak_allocated_bytes"]));
       const bool takes_no_more =
           fits && (bytes_now < bytes_before || took_as_much(bytes_before, bytes_now));
+      const std::string found =
+          who_ran(row) + "; " +
+          what_it_did(*other, takes_no_more, is_first, is_first && tried.empty() ? "" : with);
+      const std::string untried = older_gpu_note(row);
       row["on_older_gpu"] = {{"compute_capability", (*other)["compute_capability"]},
                              {"allocator", again.allocator},
                              {"fits", (*other)["fits"]},
-                             {"peak_allocated_bytes", member(*other, "peak_allocated_bytes")}};
-      std::string found = fmt::format("{}; on one of {} ({}) ", who_ran(row),
-                                      (*other)["compute_capability"].get<std::string>(), kOlder);
-      if (takes_no_more) {
-        found += "it takes no more";
-      } else if (fits) {
-        found += fmt::format("{} are allocated{}", size_text((*other)["peak_allocated_bytes"]),
-                             is_first ? ", and fit" : ", with " + again.allocator);
-      } else {
-        found += fmt::format(
-            "it {}{}: {}", (*other)["fits"] == false ? "does not fit" : "is not known to fit",
-            is_first ? "" : " with " + again.allocator, (*other)["reason"].get<std::string>());
-      }
-      const std::string untried = older_gpu_note(row);
-      for (json& note : row["notes"]) {
-        if (note == untried) note = found;
+                             {"peak_allocated_bytes", member(*other, "peak_allocated_bytes")},
+                             {"note", found}};
+      // Rows of dryrun have none: they are told by older_gpu_note.
+      if (row.contains("notes")) {
+        for (json& note : row["notes"]) {
+          if (note == untried) note = found;
+        }
       }
       if (!takes_no_more && !(fits && is_first)) {
-        row["verdict"] = row["verdict"].get<std::string>() + ", on newer GPUs";
+        row["verdict"] = row["verdict"].get<std::string>().append(kOnNewerGpus);
       }
     }
   }

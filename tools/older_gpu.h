@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -18,10 +19,14 @@
 
 namespace gapless::tools {
 
+/// What a verdict ends with that does not hold for older GPUs.
+inline constexpr std::string_view kOnNewerGpus = ", on newer GPUs";
+
 /// "8.0" of 80.
 std::string capability_text(std::int32_t capability);
 
-/// That the row's memory is that of newer GPUs, where it is and none was named; else empty.
+/// That the row's memory is that of newer GPUs, where it is and none was named, and what was found
+/// of an older one where it was tried there; else empty.
 std::string older_gpu_note(const nlohmann::json& row);
 
 /// The first run that fits and whose answer is to be tried on an older GPU; null where none is.
@@ -31,7 +36,9 @@ const FitsRun* wants_older_gpu(const std::vector<FitsRun>& runs);
 SimulatedGpus older(SimulatedGpus gpus);
 
 /// Judges the rows of `runs` anew that fit, by what their process did in `again`, a run of older
-/// GPUs with the allocator of `first`, one of them. Adds "on_older_gpu" to each.
-void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again);
+/// GPUs which is else as `first`, one of them, was. Adds "on_older_gpu" to each. `tried` says to
+/// the others what that was: empty where they differ by the allocator alone.
+void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again,
+                        const std::string& tried = "");
 
 }  // namespace gapless::tools

@@ -41,7 +41,7 @@ def test_what_an_older_gpu_of_that_size_would_not_do_is_no_plain_yes(fits):
 
 
 @pytest.mark.parametrize("gpu, heads, note", [
-    ("1GiB", 8, "on one of 7.5 (T4) it takes no more"), ("8GiB", 4, "GiB are allocated, and fit"),
+    ("1GiB", 8, "on one of 7.5 (T4) it takes no more"), ("8GiB", 4, "GiB are allocated and fit"),
     ("A100:1GiB", 4, None)])
 @pytest.mark.thorough(but=2)
 def test_what_one_would_do_is(fits, gpu, heads, note):
@@ -52,6 +52,31 @@ def test_what_one_would_do_is(fits, gpu, heads, note):
     assert with_another["verdict"] == ("yes, on newer GPUs" if takes_more else "yes")
     assert "on_older_gpu" not in row if note is None else row["on_older_gpu"]["fits"] is True
     assert row["notes"] == [] if note is None else note in row["notes"][0]
+
+
+def test_a_search_tries_the_largest_that_it_found(tmp_path):
+    """What that shows holds for every allocator, is kept for another search, and is not asked of a GPU with a name."""
+    (tmp_path / "train.py").write_text(PROGRAM.replace("randn(2", "randn(int(sys.argv[2])"))
+
+    def search(gpu):
+        done = subprocess.run(
+            [GAPLESS, "search", "--gpu", gpu, "--allocator", "gapless,native", "--vary", "batch=2,8", "--resume",
+             "found.json", "--json", "--", sys.executable, "train.py", "4", "{batch}"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr, json.loads(done.stdout)["allocators"]
+
+    for is_kept in (False, True):
+        error, found = search("1GiB")
+        for answer in found.values():
+            assert (answer["batch"], answer["proven"], answer["verdict"]) == (8, True, "yes, on newer GPUs")
+            assert sum("on one of 7.5 (T4) it does not fit with gapless, batch 8: " in each
+                       for each in answer["warnings"]) == 1
+            assert not any("may take more" in each for each in answer["warnings"])
+        assert error.count("warning: gapless, native: only its size was given") == 1
+        assert ("known from before" in error) is is_kept
+    _, found = search("A100:1GiB")
+    assert all(answer["verdict"] == "yes" and "T4" not in str(answer["warnings"]) for answer in found.values())
 
 
 def test_dryrun_says_what_it_was_taken_for(dryrun):

@@ -7,6 +7,7 @@
 
 #include "tools/json_values.h"
 #include "tools/last_words.h"
+#include "tools/older_gpu.h"
 
 namespace gapless::tools {
 namespace {
@@ -93,7 +94,12 @@ void ProbeResult::judge_anew(const FitsRun& run) {
   rows = run.rows;
   const json* const row =
       first_that(rows, [](const json& each) { return member(each, "fits") != true; });
-  if (row == nullptr) return;
+  if (row == nullptr) {
+    const json* const newer = first_that(
+        rows, [](const json& each) { return text_in(each, "verdict").ends_with(kOnNewerGpus); });
+    if (newer != nullptr) verdict = text_in(*newer, "verdict");
+    return;
+  }
   probed = Probed::not_known;
   verdict = text_in(*row, "verdict");
   reason = text_in(*row, "reason");

@@ -14,6 +14,7 @@
 #include "allocator/gapless.h"
 #include "tools/estimates_from.h"
 #include "tools/last_words.h"
+#include "tools/older_gpu.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
 #include "tools/torch_settings.h"
@@ -147,7 +148,7 @@ bool Search::may_start(const Probes& probes) const {
 }
 
 // All that a result depends on, as far as it can be known.
-json Search::key(const SearchCell& cell, std::size_t index, const std::string& unknown) {
+json Search::key(const SearchCell& cell, std::size_t index, const std::string& variant) {
   const Setting setting = this->setting(cell, index);
   const std::vector<std::string> words = command_.with(setting);
   json values = json::object();
@@ -160,7 +161,7 @@ json Search::key(const SearchCell& cell, std::size_t index, const std::string& u
           {"context", options_.gpus.context},
           {"ranks", options_.gpus.ranks},
           {"strict", options_.gpus.strict},
-          {"unknown", unknown.empty() ? options_.gpus.unknown : unknown},
+          {"unknown", variant.empty() ? options_.gpus.unknown : variant},
           {"skew", options_.gpus.skew},
           {"estimates", options_.gpus.estimates},
           {"worst_case", options_.gpus.worst_case},
@@ -202,17 +203,18 @@ void Search::use_kept(const Told& told) {
 }
 
 void Search::start(Probes& probes, std::size_t cell, std::size_t index,
-                   const std::string& unknown) {
-  Job job{cell, index, std::make_unique<TemporaryFolder>(), unknown};
+                   const std::string& variant) {
+  Job job{cell, index, std::make_unique<TemporaryFolder>(), variant};
   const fs::path& folder = job.folder->path();
-  std::vector<std::string> words = {fs::read_symlink("/proc/self/exe"),
-                                    "dryrun",
-                                    "--gpu",
-                                    options_.gpus.gpus,
-                                    "--allocator",
-                                    cells_[cell].allocator,
-                                    "--json",
-                                    folder / "rows.json"};
+  std::vector<std::string> words = {
+      fs::read_symlink("/proc/self/exe"),
+      "dryrun",
+      "--gpu",
+      variant == kOlder ? older(options_.gpus).gpus : options_.gpus.gpus,
+      "--allocator",
+      cells_[cell].allocator,
+      "--json",
+      folder / "rows.json"};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -220,8 +222,8 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index,
   add("--ranks", options_.gpus.ranks);
   if (cells_[cell].allocator == "gapless") add("--conf", options_.gpus.conf);
   if (options_.gpus.strict) words.emplace_back("--strict");
-  const bool other_numbers = !unknown.empty() && unknown != kAgain;
-  add("--unknown", other_numbers ? unknown : options_.gpus.unknown);
+  const bool other_numbers = variant == kNoise || variant == kMost;
+  add("--unknown", other_numbers ? variant : options_.gpus.unknown);
   add("--skew", fmt::format("{}", options_.gpus.skew));
   if (options_.gpus.estimates) words.emplace_back("--estimates");
   if (options_.gpus.worst_case) words.emplace_back("--worst-case");
@@ -230,7 +232,7 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index,
   const auto program = command_.with(setting(cells_[cell], index), folder);
   words.insert(words.end(), program.begin(), program.end());
   double limit = options_.timeout_seconds;
-  if (unknown == "noise" || unknown == kAgain) {
+  if (!variant.empty() && variant != kMost) {
     const FitsRun first = cells_[cell].results.at(index).as_run();
     limit = std::min(limit, second_guess_limit_seconds(first));
   }
@@ -243,7 +245,7 @@ void Search::stop_unwanted(Probes& probes) {
   const auto all = wanted();
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     const auto& [id, what] = *job;
-    if (!what.unknown.empty() || cells_[what.cell].boundary.matters(what.index) ||
+    if (!what.variant.empty() || cells_[what.cell].boundary.matters(what.index) ||
         std::find(all.begin(), all.end(), std::pair(what.cell, what.index)) != all.end()) {
       ++job;
       continue;
@@ -271,7 +273,7 @@ bool Search::put_off(Probes& probes, const Job& job, const ProbeResult& result) 
   if (!may_try || !shown_by_most_.empty() || !result.fits_but_for_sizes()) return false;
   if (!put_off_) {
     put_off_ = result;
-    start(probes, job.cell, job.index, "most");
+    start(probes, job.cell, job.index, kMost);
   }
   return true;  // or it waits for what that one shows
 }
@@ -327,13 +329,13 @@ int Search::run(const Told& told) {
     const Job job = std::move(jobs_.at(over->id));
     jobs_.erase(over->id);
     ProbeResult result = read_result(job, *over);
-    if (job.unknown == "noise" || job.unknown == kAgain) {
-      kept_.keep(key(cells_[job.cell], job.index, job.unknown), result);
+    if (!job.variant.empty() && job.variant != kMost) {
+      kept_.keep(key(cells_[job.cell], job.index, job.variant), result);
       ++probes_done_;
-      judge_by_second_run(job.cell, job.index, job.unknown, result);
+      judge_by_second_run(job.cell, job.index, job.variant, result);
       continue;
     }
-    if (job.unknown == "most") {
+    if (job.variant == kMost) {
       result = decided_by_most(job, std::move(result));
     } else if (put_off(probes, job, result)) {
       continue;
@@ -355,9 +357,10 @@ std::vector<std::string> Search::running() const {
   std::vector<std::string> texts;
   for (const auto& [id, job] : jobs_) {
     const SearchCell& cell = cells_[job.cell];
-    const std::string how = job.unknown.empty()     ? ""
-                            : job.unknown == kAgain ? " (once more)"
-                                                    : " (--unknown " + job.unknown + ")";
+    const std::string how = job.variant.empty()     ? ""
+                            : job.variant == kAgain ? " (once more)"
+                            : job.variant == kOlder ? " (on older GPUs)"
+                                                    : " (--unknown " + job.variant + ")";
     texts.push_back(fmt::format("{} {}{}", cell.allocator,
                                 text_of(command_.varied(), setting(cell, job.index)), how));
   }

@@ -79,14 +79,16 @@ class Search {
   [[nodiscard]] const std::string& shown_by_most() const { return shown_by_most_; }
 
  private:
-  static constexpr const char* kAgain = "again";
+  // What a probe has that differs from what was asked; empty: nothing.
+  static constexpr const char* kNoise = "noise";  // in place of numbers that nobody knows
+  static constexpr const char* kMost = "most";    // the same
+  static constexpr const char* kAgain = "again";  // nothing, but the run is another
+  static constexpr const char* kOlder = "older";  // GPUs (older_gpu.h)
   struct Job {
     std::size_t cell = 0;
     std::size_t index = 0;
     std::unique_ptr<TemporaryFolder> folder;
-    // The numbers it has in place of those that nobody knows; kAgain: as asked, once more; empty:
-    // as asked.
-    std::string unknown;
+    std::string variant;
   };
 
   [[nodiscard]] std::optional<std::ptrdiff_t> estimate(const SearchCell& cell) const;
@@ -95,15 +97,18 @@ class Search {
   [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> wanted() const;
   [[nodiscard]] bool may_start(const Probes& probes) const;
   [[nodiscard]] nlohmann::json key(const SearchCell& cell, std::size_t index,
-                                   const std::string& unknown = "");
+                                   const std::string& variant = "");
   void use_kept(const Told& told);
-  void start(Probes& probes, std::size_t cell, std::size_t index, const std::string& unknown = "");
+  void start(Probes& probes, std::size_t cell, std::size_t index, const std::string& variant = "");
   bool put_off(Probes& probes, const Job& job, const ProbeResult& result);
   ProbeResult decided_by_most(const Job& job, ProbeResult most);
   bool start_second_run(Probes& probes);
-  bool start_or_use_kept(Probes& probes, std::size_t cell, const std::string& unknown);
-  void judge_by_second_run(std::size_t cell, std::size_t index, const std::string& unknown,
+  bool start_with_other_numbers(Probes& probes);
+  bool start_on_older_gpu(Probes& probes);
+  bool start_or_use_kept(Probes& probes, std::size_t cell, const std::string& variant);
+  void judge_by_second_run(std::size_t cell, std::size_t index, const std::string& variant,
                            const ProbeResult& again);
+  void judge_by_older_gpus(std::size_t cell, const ProbeResult& again);
   void judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again);
   void compare_allocators();
   void stop_unwanted(Probes& probes);
@@ -123,7 +128,8 @@ class Search {
   std::uint64_t host_bytes_each_ = 0;
   std::optional<ProbeResult> put_off_;  // until the same has been tried at the most
   std::string shown_by_most_;
-  bool tried_second_run_ = false;
+  bool tried_other_numbers_ = false;
+  bool tried_older_gpu_ = false;
   bool first_done_ = false;
   bool distributed_ = false;
 };
