@@ -152,8 +152,8 @@ class Blocks {
     }
     const Holder at =
         block.site == 0 || block.site > sites.size() ? Holder::unknown : sites[block.site - 1].at;
-    if (at == Holder::parameters || at == Holder::gradients) return at;
     if (block.made_parameters) return Holder::parameter_copies;
+    if (at == Holder::parameters || at == Holder::gradients) return at;
     if (told(block, Holder::inputs)) return Holder::inputs;
     if (block.copy_of != kNone && told(all[block.copy_of], Holder::parameters)) {
       return Holder::parameter_copies;

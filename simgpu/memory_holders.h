@@ -8,6 +8,7 @@
 //   told, at any time of its life     parameters, gradients, optimizer states, buffers, workspaces
 //   taken or made by a loss           loss; so is what such a block was copied from, and its copies
 //   copied to a parameter             parameter_copies: weights before a cast, as they were loaded
+//   moved or cast with its module     parameters, though the module may have given them up since
 //   copied from the host              inputs; of a parameter's size, and kept for steps, it is an
 //                                     average of weights or the like: parameter_copies
 //   copied from a parameter           parameter_copies
@@ -32,7 +33,7 @@ std::string name_of(Holder holder);
 
 /// A place in the program that asked for memory.
 struct MemorySite {
-  Holder at = Holder::unknown;  // of a program in C++ parameters and gradients, too
+  Holder at = Holder::unknown;  // gradients, too, of a program in C++
   std::string line;             // "train.py:12"; empty where unknown
   std::string library_line;     // of the library that the user's line had called
   std::string called;           // the function of a library that the user's line called

@@ -41,7 +41,8 @@ def _at(code) -> int | None:
     if place == os.path.join("nn", "modules", "loss.py"):
         return LOSS
     if place == os.path.join("nn", "modules", "module.py"):
-        return ACTIVATIONS if name == "_call_impl" else None
+        # What is moved or cast as a module's own may be another's before anybody looks (quantisation).
+        return {"_call_impl": ACTIVATIONS, "_apply": PARAMETERS}.get(name)
     if place.startswith("optim" + os.sep):
         return OPTIMIZER_STEP
     if name == "_engine_run_backward":

@@ -141,6 +141,23 @@ def test_logits_are_what_a_loss_takes_and_makes(fits):
     assert row["memory"]["at"] == "out of memory" and row["out_of_memory"]["asked_bytes"] == 1000 * MiB
 
 
+def test_weights_that_are_replaced_before_anybody_looks_are_parameters(fits):
+    """As quantisation replaces them; with a buffer beside them, and 64 MiB that it needs for itself."""
+    row = fits("""
+import torch; torch.manual_seed(0)
+net = torch.nn.Linear(2048, 2048, bias=False).half()  # 8 MiB
+net.register_buffer("mean", torch.zeros(1 << 20))  # 4 MiB
+net.cuda()
+for _ in range(1):
+    spike = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    small = torch.ones(2048, 2048, dtype=torch.int8, device="cuda")
+    net.weight = torch.nn.Parameter(small, requires_grad=False)
+    del spike, small
+""", "--gpu", "1GiB").row
+    held = holders(row)
+    assert held == {"parameters": 12 * MiB, "buffers": 4 * MiB, "other": 64 * MiB}
+
+
 def test_copies_of_parameters_and_master_weights(fits):
     row = fits("""
 import torch; torch.manual_seed(0)
