@@ -40,6 +40,16 @@ bool is_of_launcher(std::string_view exception) {
          exception.find("CalledProcessError") != exception.npos;
 }
 
+// "E1129 15:31:59.100000 22205 torch/distributed/elastic/multiprocessing/api.py:984] failed ..."
+bool is_log_of_launcher(std::string_view line) {
+  return !line.empty() && std::string_view("WEI").find(line.front()) != line.npos &&
+         line.find("torch/distributed/") != line.npos;
+}
+
+bool begins_traceback(std::string_view line) {
+  return line.starts_with("Traceback (most recent call last)");
+}
+
 }  // namespace
 
 std::vector<std::string> lines_said(std::string_view text) {
@@ -56,12 +66,31 @@ std::vector<std::string> lines_said(std::string_view text) {
   return lines;
 }
 
+std::vector<std::string> without_launcher(std::vector<std::string> lines) {
+  std::size_t traceback = lines.size();
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (begins_traceback(without_rank(lines[i]))) traceback = i;
+    if (traceback < i && !lines[i].starts_with(' ') && is_of_launcher(lines[i])) end = traceback;
+  }
+  // Of a child that a signal ended nobody but the launcher says why. The first that failed stands
+  // last.
+  bool by_signal = false;
+  for (const std::string& line : lines) {
+    if (line.find("exitcode ") != line.npos) by_signal = line.find(": -") != line.npos;
+    if (line.find("died with <Signals") != line.npos) by_signal = true;
+  }
+  while (end > 0 && is_log_of_launcher(lines[end - 1])) --end;
+  if (end > 0 && !by_signal) lines.resize(end);
+  return lines;
+}
+
 std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
   std::ifstream input(file, std::ios::binary | std::ios::ate);
   if (!input) return {};
   constexpr std::int64_t kMost = 16 << 10;
   input.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(input.tellg()) - kMost));
-  return lines_said(std::string(std::istreambuf_iterator<char>(input), {}));
+  return without_launcher(lines_said(std::string(std::istreambuf_iterator<char>(input), {})));
 }
 
 std::string why_it_ended(const std::vector<std::string>& lines) {
@@ -75,11 +104,11 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
       exception += " " + std::string(line);
       continue;
     }
-    if (line.starts_with("Traceback (most recent call last)")) {
+    if (begins_traceback(line)) {
       in_traceback = true;
     } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
       in_traceback = false;
-      if (exception.empty() || !is_of_launcher(line)) exception = line;
+      exception = line;
       while (exception.ends_with(' ')) exception.pop_back();
       goes_on = exception.ends_with(':');
     }

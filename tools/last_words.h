@@ -4,7 +4,8 @@
 //     File "train.py", line 3, in <module>
 //   ImportError: No module 'requests'       <- why
 //   Try: pip install requests
-//   ChildFailedError: ... ========          a launcher's, which only says that a child failed
+//   E1129 ... failed (exitcode: 1)          a launcher's, which only says that a child failed
+//   ChildFailedError: ... ========          (torchrun, accelerate launch): taken off
 #pragma once
 
 #include <filesystem>
@@ -20,11 +21,15 @@ namespace gapless::tools {
 /// The lines of a text that are not blank, without colours; of a progress bar what it came to.
 std::vector<std::string> lines_said(std::string_view text);
 
+/// Those of them that a launcher's child said, where a launcher tells at the end that one failed;
+/// else all of them.
+std::vector<std::string> without_launcher(std::vector<std::string> lines);
+
 /// The same of a file's last 16 KiB; none where there is no such file.
 std::vector<std::string> lines_said_last(const std::filesystem::path& file);
 
-/// The exception that ended a Python program: the first line after a traceback, of the last one
-/// that is not a launcher's about its children. Else the last line; empty of no lines.
+/// The exception that ended a Python program: the first line after the last traceback. Else the
+/// last line; empty of no lines.
 std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// The last of them, `most` at most.

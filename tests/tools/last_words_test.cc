@@ -7,7 +7,9 @@
 namespace gapless::tools {
 namespace {
 
-std::string why(const std::string& text) { return why_it_ended(lines_said(text)); }
+std::string why(const std::string& text) {
+  return why_it_ended(without_launcher(lines_said(text)));
+}
 
 TEST(LastWords, AreTheExceptionWhateverItsMessageGoesOnWith) {
   EXPECT_EQ(why("loading\n"
@@ -42,6 +44,48 @@ TEST(LastWords, AreTheLastExceptionThatIsNoLaunchers) {
                 launcher),
             "RuntimeError: shapes");
   EXPECT_EQ(why(launcher), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:");
+}
+
+// As torchrun of PyTorch 2.11 has them, but for the frames between.
+std::string words_of_torchrun(const std::string& status) {
+  return "W1129 15:35:50.604000 22815 torch/distributed/elastic/multiprocessing/api.py:1012] "
+         "Sending process 22819 closing signal SIGTERM\n"
+         "E1129 15:35:50.669000 22815 torch/distributed/elastic/multiprocessing/api.py:986] failed "
+         "(exitcode: " +
+         status +
+         ") local_rank: 1 (pid: 22820) of binary: /bin/python\n"
+         "Traceback (most recent call last):\n"
+         "  File \"/bin/torchrun\", line 8, in <module>\n"
+         "    raise ChildFailedError(\n"
+         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+         "====================\ntrain.py FAILED\n"
+         "[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : -15 (pid: 22819)\n"
+         "Root Cause (first observed failure):\n"
+         "[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : " +
+         status +
+         " (pid: 22820)\n"
+         "====================\n";
+}
+
+TEST(LastWords, AreTheChildsWhereALauncherSaysThatOneFailed) {
+  const std::string usage = "usage: train.py [--lr LR]\ntrain.py: error: no such argument: --lt\n";
+  EXPECT_EQ(why(usage + words_of_torchrun("2")), "train.py: error: no such argument: --lt");
+  EXPECT_EQ(without_launcher(lines_said(usage + words_of_torchrun("2"))), lines_said(usage));
+  EXPECT_EQ(why(usage +
+                "Traceback (most recent call last):\n  File \"/bin/accelerate\", line 8\n"
+                "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero "
+                "exit status 2.\n"),
+            "train.py: error: no such argument: --lt");
+  // What it said before a signal ended it is no reason.
+  for (const std::string& said :
+       {"step 3\n" + words_of_torchrun("-11"),
+        std::string("step 3\nTraceback (most recent call last):\n  File \"/bin/accelerate\"\n"
+                    "subprocess.CalledProcessError: Command '['python']' died with "
+                    "<Signals.SIGSEGV: 11>.\n"),
+        words_of_torchrun("2")}) {
+    EXPECT_EQ(without_launcher(lines_said(said)), lines_said(said));
+    EXPECT_EQ(why(said).find("step"), std::string::npos);
+  }
 }
 
 TEST(LastWords, KnowWhatAProgressBarCameTo) {

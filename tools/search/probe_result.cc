@@ -46,7 +46,7 @@ std::string text_in(const json& row, const char* name) {
 
 std::string last_lines(const std::string& text) {
   constexpr std::size_t kLines = 15;
-  return fmt::format("{}", fmt::join(last_of(lines_said(text), kLines), "\n"));
+  return fmt::format("{}", fmt::join(last_of(without_launcher(lines_said(text)), kLines), "\n"));
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
               fmt::format("it did not end within {:.0f} s (--timeout)", over.seconds));
   }
   if (result.rows.empty())
-    return is(Probed::not_known, kNotKnown, why_it_ended(lines_said(output)));
+    return is(Probed::not_known, kNotKnown, why_it_ended(without_launcher(lines_said(output))));
   if (const json* const row =
           first_that(*rows, [](const json& each) { return each["fits"] == false; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
