@@ -10,7 +10,6 @@ logits:
 No reference to a tensor is kept, so nothing lives longer than it would.
 """
 import ctypes
-import gc
 import json
 import os
 import sys
@@ -211,25 +210,12 @@ def _belongings(parameter, depth=2):
             yield from _belongings(value, depth - 1)
 
 
-_kinds = {}  # of each type: 0 neither, 1 a module, 2 an optimizer
 _seen_parameters = set()  # id of each that a module has
-
-
-def _kind(cls) -> int:
-    kind = _kinds.get(cls)
-    if kind is None:
-        kind = 1 if issubclass(cls, torch.nn.Module) else 2 if issubclass(cls, torch.optim.Optimizer) else 0
-        _kinds[cls] = kind
-    return kind
 
 
 def _holders() -> None:
     """Tells of every module and optimizer that there is."""
-    modules, optimizers = [], []
-    for thing in gc.get_objects():
-        kind = _kind(type(thing))
-        if kind:
-            (modules if kind == 1 else optimizers).append(thing)
+    modules, optimizers = _alive(torch.nn.Module, torch.optim.Optimizer)
     parameters, buffers = [], []
     for module in modules:
         parameters += [p for p in (module.__dict__.get("_parameters") or {}).values() if p is not None]

@@ -183,12 +183,14 @@ def _quietly(function):
 
 
 def _alive(*kinds) -> list[list]:
-    """Of each kind the objects there are. An object is not asked for its class: some warn when they are."""
-    found = [[] for _ in kinds]
-    for thing in gc.get_objects():
-        for kind, things in zip(kinds, found):
-            if issubclass(type(thing), kind):
-                things.append(thing)
+    """Of each kind the objects there are. An object is not asked for its class: some warn when they are. There are
+    hundreds of thousands of objects, of a thousand types."""
+    things = gc.get_objects()
+    types = set(map(type, things))
+    found = []
+    for kind in kinds:
+        of_kind = {each for each in types if issubclass(each, kind)}
+        found.append([thing for thing in things if type(thing) in of_kind] if of_kind else [])
     return found
 
 
