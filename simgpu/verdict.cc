@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "allocator/base/bytes.h"
 
@@ -64,6 +65,10 @@ std::string how_it_ended(const ProcessFacts& facts) {
   if (facts.exception) {
     text += fmt::format(" ({}{}{})", facts.exception->type,
                         facts.exception->text.empty() ? "" : ": ", facts.exception->text);
+  }
+  if (!facts.not_simulated.empty()) {
+    text += fmt::format("; it had asked for what is not simulated: {}",
+                        fmt::join(facts.not_simulated, ", "));
   }
   return text;
 }

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gapless::simgpu {
 
@@ -65,6 +66,8 @@ struct ProcessFacts {
   /// that GPU before, if that was as much as was asked for. Where the pieces lie hangs on when it
   /// came.
   std::optional<std::uint64_t> in_pieces_after;
+  /// What it asked for that is not simulated: "cuFoo", "the CUDA runtime linked into libfoo.so".
+  std::vector<std::string> not_simulated;
   /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
   std::uint64_t without_step = 0;
 };

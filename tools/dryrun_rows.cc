@@ -225,6 +225,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"unknown", simgpu::kUnknownNames[static_cast<int>(record.unknown)]},
         {"computes_numbers", record.has_torch ? json(record.computes_numbers) : json()},
         {"unknown_workspaces", words_of(record.unknown_workspaces)},
+        {"not_simulated", report.facts.not_simulated},
         {"needs_compute_capability",
          record.needs_capability == 0 ? json() : json(capability_text(record.needs_capability))},
         {"data", member(report.torch, "data")},

@@ -101,6 +101,8 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
   facts.end = end;
   facts.out_of_memory = report.record.out_of_memory;
   facts.survived = report.record.survived;
+  std::istringstream missed(report.record.not_simulated);
+  for (std::string line; std::getline(missed, line);) facts.not_simulated.push_back(line);
   const auto told = [&](const char* name) {
     const auto found = report.torch.find(name);
     return found == report.torch.end() ? json() : *found;

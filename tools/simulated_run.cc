@@ -95,6 +95,9 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   if (allocator == "native" || allocator == "expandable") {
     set("SIMGPU_EXPANDABLE_SEGMENTS", allocator == "expandable" ? "True" : "False");
   }
+  // Where nvidia-smi is of the simulated GPUs.
+  const char* const path = std::getenv("PATH");
+  set("PATH", (front / "bin").string() + (path == nullptr ? "" : std::string(":") + path));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
   // What the user preloads stands in front of CUDA's libraries here as it does in front of

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "allocator/base/terminal_text.h"
+#include "simgpu/process/recorder.h"
 
 namespace {
 
@@ -24,6 +25,7 @@ extern "C" int simgpu_missing(const char* library, const char* function, int sta
   static std::set<std::string> said;
   const std::scoped_lock lock(mutex);
   if (said.insert(function).second) {
+    gapless::simgpu::Recorder::get().missed(function);
     say("simgpu: " + gapless::terminal_text(function) + " (" + library +
         ") is not simulated; it answers \"not supported\"\n");
   }

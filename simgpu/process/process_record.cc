@@ -10,6 +10,7 @@ std::optional<ProcessRecord> read_record(const std::string& path) {
   file.read(reinterpret_cast<char*>(&record), sizeof record);
   if (!file || record.magic != ProcessRecord::kMagic) return {};
   record.unknown_workspaces[sizeof record.unknown_workspaces - 1] = '\0';
+  record.not_simulated[sizeof record.not_simulated - 1] = '\0';
   return record;
 }
 

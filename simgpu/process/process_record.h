@@ -84,6 +84,7 @@ struct ProcessRecord {
   bool computes_numbers = false;
   Unknown unknown = Unknown::zeros;
   char unknown_workspaces[256] = {};  // libraries' names, each followed by a space
+  char not_simulated[512] = {};  // what was asked for of that kind, a line each, as long as it fits
   PerDriverCall<std::uint64_t> calls{};
   Device devices[kDevices];
 };

@@ -31,6 +31,14 @@ int rank_from_environment() {
 
 std::atomic<Recorder*> the_recorder{nullptr};
 
+// Once each, as long as there is room.
+template <std::size_t kBytes>
+void note(char (&list)[kBytes], const std::string& word) {
+  const std::size_t length = std::strlen(list);
+  if (std::strstr(list, word.c_str()) != nullptr || length + word.size() >= kBytes) return;
+  std::memcpy(list + length, word.c_str(), word.size() + 1);
+}
+
 bool in_range(int device) { return device >= 0 && device < ProcessRecord::kDevices; }
 
 }  // namespace
@@ -153,13 +161,12 @@ void Recorder::note_host_memory() {
 
 void Recorder::guessed(const std::string& library) {
   const std::scoped_lock lock(mutex_);
-  char* const list = at()->unknown_workspaces;
-  const std::string word = library + " ";
-  if (std::strstr(list, word.c_str()) != nullptr) return;
-  const std::size_t length = std::strlen(list);
-  if (length + word.size() < sizeof at()->unknown_workspaces) {
-    std::memcpy(list + length, word.c_str(), word.size() + 1);
-  }
+  note(at()->unknown_workspaces, library + " ");
+}
+
+void Recorder::missed(const std::string& what) {
+  const std::scoped_lock lock(mutex_);
+  note(at()->not_simulated, what + "\n");
 }
 
 void Recorder::end(ProcessRecord::End how, int status) {

@@ -65,6 +65,8 @@ class SIMGPU_API Recorder {
   void refused(int device, std::uint64_t bytes, std::uint64_t in_use_bytes, bool by_driver);
   /// Peaks are lower bounds from here on: what this library's workspaces take is not known.
   void guessed(const std::string& library);
+  /// It asked for something that is not simulated: a function, or what it says in words.
+  void missed(const std::string& what);
 
   /// Takes no lock: a process may end anywhere. What is said last counts; nothing in a process that
   /// has no record of its own (vfork).

@@ -154,6 +154,11 @@ TEST(Verdict, OtherErrorsLeaveItOpenAndSayWhich) {
   EXPECT_EQ(failed.reason, "it ended with status 1 (ValueError: words)");
   EXPECT_EQ(failed.caught, 2U);
   EXPECT_EQ(judge(ended(How::exited, 7, 1, 1)).reason, "it ended with status 7");
+  ProcessFacts missed = ended(How::exited, 7);
+  missed.not_simulated = {"cuFoo", "the CUDA runtime linked into libfoo.so"};
+  EXPECT_EQ(judge(missed).reason,
+            "it ended with status 7; it had asked for what is not simulated: cuFoo, the CUDA "
+            "runtime linked into libfoo.so");
   EXPECT_EQ(judge(ended(How::signalled, SIGKILL, 1)).reason, "it was ended by SIGKILL");
   EXPECT_EQ(judge(ended(How::signalled, SIGABRT)).reason, "it was ended by SIGABRT");
   EXPECT_THAT(judge(ended(How::not_known, 0, 1)).reason, HasSubstr("no word of its end"));
@@ -185,8 +190,12 @@ TEST(Recorder, WhatIsKnownIsInTheFileAtOnce) {
   recorder.allocated(0, 200, 500);
   recorder.ran_out({0, 900, 200, 500});
   recorder.ran_out({1, 800, 200, 500});
-  recorder.guessed("libcudnn.so.9");
-  recorder.guessed("libcudnn.so.9");
+  for (int i = 0; i < 2; ++i) {
+    recorder.guessed("libcudnn.so.9");
+    recorder.missed("cuFoo");
+  }
+  recorder.missed("the CUDA runtime linked into " + std::string(1000, 'x'));  // too long to keep
+  recorder.missed("cuFooBar");
   auto record = read_record(recorder.stem() + ".gpu").value();
   EXPECT_EQ(record.devices[0].peak_used_bytes, 5000U);
   EXPECT_EQ(record.devices[0].peak_allocated_bytes, 300U);
@@ -196,6 +205,7 @@ TEST(Recorder, WhatIsKnownIsInTheFileAtOnce) {
   EXPECT_EQ(record.out_of_memory, 2U);
   EXPECT_EQ(record.survived, 0U);
   EXPECT_STREQ(record.unknown_workspaces, "libcudnn.so.9 ");
+  EXPECT_STREQ(record.not_simulated, "cuFoo\ncuFooBar\n");
   recorder.allocated(0, 100, 500);
   recorder.end(ProcessRecord::End::exited, 3);
   record = read_record(recorder.stem() + ".gpu").value();

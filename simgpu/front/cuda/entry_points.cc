@@ -1,11 +1,13 @@
 // Functions by name, and the tables that only NVIDIA's own runtime knows.
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include <dlfcn.h>
 
 #include "simgpu/front/cuda/common.h"
 #include "simgpu/process/driver_function.h"
+#include "simgpu/process/recorder.h"
 
 using namespace gapless::simgpu;
 
@@ -35,7 +37,11 @@ CUDA int cuGetExportTable(const void**, const void*) {
       std::strstr(caller.dli_fname, "/libnvrtc") != nullptr) {
     return kNotSupported;
   }
-  static const bool said = [] {
+  static const bool said = [&caller] {
+    const char* const file = caller.dli_fname == nullptr ? "the program" : caller.dli_fname;
+    const char* const slash = std::strrchr(file, '/');
+    Recorder::get().missed(std::string("the CUDA runtime linked into ") +
+                           (slash == nullptr ? file : slash + 1));
     std::fputs(
         "simgpu: this program has the CUDA runtime linked into it, which cannot run on a simulated "
         "GPU; link it with the shared one (nvcc -cudart shared)\n",

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "simgpu/process/process.h"
@@ -42,6 +43,11 @@ struct RunningProcess {
   unsigned long long used_bytes;
   unsigned gpu_instance;
   unsigned compute_instance;
+};
+
+struct Utilization {
+  unsigned gpu;
+  unsigned memory;
 };
 
 struct PciInfo {
@@ -110,6 +116,16 @@ NVML int nvmlDeviceGetHandleByPciBusId_v2(const char* text, void** handle) {
     return kNotFound;
   }
   *handle = handle_of(static_cast<int>(bus) - 1);
+  return kSuccess;
+}
+NVML int nvmlDeviceGetHandleByUUID(const char* text, void** handle) {
+  const Entry entry;
+  unsigned index = 0;
+  if (std::sscanf(text, "GPU-6761706c-6573-732d-7369-%x", &index) != 1 ||
+      !is_installed(entry.process, static_cast<int>(index))) {
+    return kNotFound;
+  }
+  *handle = handle_of(static_cast<int>(index));
   return kSuccess;
 }
 NVML int nvmlDeviceGetIndex(const void* handle, unsigned* index) {
@@ -190,6 +206,60 @@ NVML int nvmlDeviceGetComputeRunningProcesses(const void* handle, unsigned* coun
 NVML int nvmlDeviceGetComputeRunningProcesses_v2(const void* handle, unsigned* count,
                                                  RunningProcess* processes) {
   return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, processes);
+}
+
+NVML int nvmlDeviceGetGraphicsRunningProcesses_v3(const void*, unsigned* count, RunningProcess*) {
+  *count = 0;
+  return kSuccess;
+}
+
+// --- what monitors log. A simulated GPU takes no time, so it is idle, takes no power, and is as
+// warm as the room.
+NVML int nvmlDeviceGetUtilizationRates(const void*, Utilization* percent) {
+  *percent = {0, 0};
+  return kSuccess;
+}
+NVML int nvmlDeviceGetPowerUsage(const void*, unsigned* milliwatts) {
+  *milliwatts = 0;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetTotalEnergyConsumption(const void*, unsigned long long* millijoules) {
+  *millijoules = 0;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetTemperature(const void*, int, unsigned* celsius) {
+  *celsius = 20;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetClockInfo(const void*, int, unsigned* mhz) {
+  *mhz = 1000;
+  return kSuccess;
+}
+NVML int nvmlDeviceGetMaxClockInfo(const void* handle, int type, unsigned* mhz) {
+  return nvmlDeviceGetClockInfo(handle, type, mhz);
+}
+
+// --- what programs bind themselves to a GPU by
+NVML int nvmlDeviceGetMinorNumber(const void* handle, unsigned* number) {
+  return nvmlDeviceGetIndex(handle, number);
+}
+NVML int nvmlDeviceGetCudaComputeCapability(const void* handle, int* major, int* minor) {
+  const Entry entry;
+  const int index = device_of(handle);
+  if (!is_installed(entry.process, index)) return kInvalidArgument;
+  const auto& gpu = entry.process.config().installed[static_cast<std::size_t>(index)];
+  *major = gpu.major;
+  *minor = gpu.minor;
+  return kSuccess;
+}
+// Of a machine with one node all processors are near each GPU: those that the process may have.
+NVML int nvmlDeviceGetCpuAffinity(const void*, unsigned size, unsigned long* processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  std::memset(processors, 0, size * sizeof *processors);
+  std::memcpy(processors, &set, std::min(size * sizeof *processors, sizeof set));
+  return kSuccess;
 }
 
 // nvmlGpuFabricInfoV_t: version, 16 bytes of the cluster's name, status, clique, state. No fabric.

@@ -1,0 +1,235 @@
+// nvidia-smi: what scripts ask of it, told of simulated GPUs. It stands first in the PATH of a
+// program that runs on them.
+//
+//   nvidia-smi                                                      a table
+//   nvidia-smi -L                                                   GPU 0: Tesla T4 (UUID: GPU-...)
+//   nvidia-smi --query-gpu=index,memory.used --format=csv,noheader,nounits [-i 0,1]     0, 424
+//
+// It is a process of its own, so what is used is what the others of the program have.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+extern "C" {
+struct nvml_memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+int nvmlInit_v2();
+int nvmlDeviceGetCount_v2(unsigned* count);
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle);
+int nvmlDeviceGetName(const void* handle, char* name, unsigned length);
+int nvmlDeviceGetUUID(const void* handle, char* text, unsigned length);
+int nvmlDeviceGetMemoryInfo(const void* handle, nvml_memory* memory);
+int nvmlDeviceGetCudaComputeCapability(const void* handle, int* major, int* minor);
+int nvmlSystemGetDriverVersion(char* text, unsigned length);
+}
+
+namespace {
+
+constexpr int kBadInput = 2;  // as nvidia-smi itself ends
+constexpr int kNotFound = 6;
+constexpr unsigned long long kMebibyte = 1 << 20;
+
+struct Value {
+  std::string text;
+  const char* unit = "";
+};
+
+struct Gpu {
+  unsigned index = 0;
+  std::string name;
+  std::string uuid;
+  nvml_memory memory{};
+  int major = 0;
+  int minor = 0;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream list(text);
+  for (std::string word; std::getline(list, word, ',');) {
+    word.erase(0, word.find_first_not_of(' '));
+    words.push_back(word);
+  }
+  return words;
+}
+
+std::vector<Gpu> installed() {
+  unsigned count = 0;
+  nvmlInit_v2();
+  nvmlDeviceGetCount_v2(&count);
+  std::vector<Gpu> gpus(count);
+  for (unsigned i = 0; i < count; ++i) {
+    void* handle = nullptr;
+    char text[96] = {};
+    nvmlDeviceGetHandleByIndex_v2(i, &handle);
+    gpus[i].index = i;
+    nvmlDeviceGetName(handle, text, sizeof text);
+    gpus[i].name = text;
+    nvmlDeviceGetUUID(handle, text, sizeof text);
+    gpus[i].uuid = text;
+    nvmlDeviceGetMemoryInfo(handle, &gpus[i].memory);
+    nvmlDeviceGetCudaComputeCapability(handle, &gpus[i].major, &gpus[i].minor);
+  }
+  return gpus;
+}
+
+std::string driver_version() {
+  char text[96] = {};
+  nvmlSystemGetDriverVersion(text, sizeof text);
+  return text;
+}
+
+// As NVML answers (nvml.cc). What no simulated GPU has is "[N/A]", as where a card lacks it.
+std::optional<Value> value_of(const Gpu& gpu, std::size_t count, const std::string& field) {
+  const auto mebibytes = [](unsigned long long bytes) {
+    return Value{std::to_string(bytes / kMebibyte), " MiB"};
+  };
+  if (field == "index") return Value{std::to_string(gpu.index)};
+  if (field == "count") return Value{std::to_string(count)};
+  if (field == "name" || field == "gpu_name") return Value{gpu.name};
+  if (field == "uuid" || field == "gpu_uuid") return Value{gpu.uuid};
+  if (field == "memory.total") return mebibytes(gpu.memory.total);
+  if (field == "memory.used") return mebibytes(gpu.memory.used);
+  if (field == "memory.free") return mebibytes(gpu.memory.free);
+  if (field == "memory.reserved") return mebibytes(0);
+  if (field == "utilization.gpu" || field == "utilization.memory") return Value{"0", " %"};
+  if (field == "temperature.gpu") return Value{"20"};
+  if (field == "power.draw") return Value{"0.00", " W"};
+  if (field == "driver_version") return Value{driver_version()};
+  if (field == "compute_cap") {
+    return Value{std::to_string(gpu.major) + "." + std::to_string(gpu.minor)};
+  }
+  if (field == "display_active" || field == "display_mode") return Value{"Disabled"};
+  for (const char* const known : {"power.limit",
+                                  "power.max_limit",
+                                  "enforced.power.limit",
+                                  "fan.speed",
+                                  "pstate",
+                                  "serial",
+                                  "gpu_serial",
+                                  "vbios_version",
+                                  "timestamp",
+                                  "persistence_mode",
+                                  "mig.mode.current",
+                                  "clocks.sm",
+                                  "clocks.mem",
+                                  "clocks.gr",
+                                  "clocks.max.sm",
+                                  "pcie.link.gen.current",
+                                  "temperature.memory",
+                                  "ecc.mode.current",
+                                  "compute_mode",
+                                  "accounting.mode"}) {
+    if (field == known) return Value{"[N/A]"};
+  }
+  return {};
+}
+
+int query(const std::vector<Gpu>& gpus, std::size_t count, const std::string& fields,
+          const std::string& format) {
+  bool header = true;
+  bool units = true;
+  bool is_csv = false;
+  for (const std::string& word : words_of(format)) {
+    if (word == "csv") is_csv = true;
+    if (word == "noheader") header = false;
+    if (word == "nounits") units = false;
+  }
+  if (!is_csv) {
+    std::puts("\"--format=\" switch is missing. A query is answered with --format=csv.");
+    return kBadInput;
+  }
+  std::string text;
+  const auto add = [&text](const std::string& word, bool first) {
+    text += (first ? "" : ", ") + word;
+  };
+  const std::vector<std::string> names = words_of(fields);
+  for (std::size_t i = 0; header && i < names.size(); ++i) {
+    const auto value = gpus.empty() ? std::nullopt : value_of(gpus[0], count, names[i]);
+    const bool has_unit = units && value && value->unit[0] != '\0';
+    add(names[i] + (has_unit ? std::string(" [") + (value->unit + 1) + "]" : ""), i == 0);
+  }
+  if (header) text += "\n";
+  for (const Gpu& gpu : gpus) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto value = value_of(gpu, count, names[i]);
+      if (!value) {
+        std::printf("Field \"%s\" is not a valid field to query.\n", names[i].c_str());
+        return kBadInput;
+      }
+      add(value->text + (units ? value->unit : ""), i == 0);
+    }
+    text += "\n";
+  }
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+void table(const std::vector<Gpu>& gpus) {
+  constexpr const char* kLine =
+      "+-----------------------------------------------------------------------------+";
+  std::printf("%s\n| NVIDIA-SMI of gapless: simulated GPUs%40s|\n%s\n", kLine, "", kLine);
+  for (const Gpu& gpu : gpus) {
+    const std::string used = std::to_string(gpu.memory.used / kMebibyte) + "MiB / " +
+                             std::to_string(gpu.memory.total / kMebibyte) + "MiB";
+    std::printf("| %3u  %-36.36s | %21s | %5s  |\n", gpu.index, gpu.name.c_str(), used.c_str(),
+                "0%");
+  }
+  std::printf("%s\n", kLine);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  std::map<std::string, std::string> options;
+  for (int i = 1; i < count; ++i) {
+    std::string word = words[i];
+    std::string value;
+    if (const std::size_t at = word.find('='); at != word.npos) {
+      value = word.substr(at + 1);
+      word.resize(at);
+    } else if ((word == "-i" || word == "--id" || word == "--format" || word == "--query-gpu") &&
+               i + 1 < count) {
+      value = words[++i];
+    }
+    options[word == "--id" ? "-i" : word == "--list-gpus" ? "-L" : word] = value;
+  }
+  const std::vector<Gpu> all = installed();
+  std::vector<Gpu> gpus = all;
+  if (const auto ids = options.extract("-i"); !ids.empty()) {
+    const std::vector<std::string> wanted = words_of(ids.mapped());
+    std::erase_if(gpus, [&wanted](const Gpu& gpu) {
+      return std::count(wanted.begin(), wanted.end(), std::to_string(gpu.index)) == 0 &&
+             std::count(wanted.begin(), wanted.end(), gpu.uuid) == 0;
+    });
+    if (gpus.empty()) {
+      std::puts("No devices were found");
+      return kNotFound;
+    }
+  }
+  if (options.count("--query-gpu") != 0) {
+    return query(gpus, all.size(), options["--query-gpu"], options["--format"]);
+  }
+  // Whose memory it is, no process of a container is told either.
+  if (options.count("--query-compute-apps") != 0) return 0;
+  if (options.count("-L") != 0) {
+    for (const Gpu& gpu : gpus) {
+      std::printf("GPU %u: %s (UUID: %s)\n", gpu.index, gpu.name.c_str(), gpu.uuid.c_str());
+    }
+    return 0;
+  }
+  if (!options.empty()) {
+    std::printf("Invalid combination of input arguments: simulated GPUs know no %s.\n",
+                options.begin()->first.c_str());
+    return kBadInput;
+  }
+  table(gpus);
+  return 0;
+}
