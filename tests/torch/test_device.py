@@ -27,6 +27,35 @@ def test_no_gpu_is_touched_before_it_is_asked_for(simulate):
     assert int(values["context"]) == 100 << 20
 
 
+def test_contexts_are_a_stack_of_each_thread(simulate):
+    """Libraries beside PyTorch pop its context, and push it again."""
+    simulate("""
+        import ctypes, threading, torch
+        driver = ctypes.CDLL("libcuda.so.1")
+        INVALID_CONTEXT = 201
+        def current():
+            context = ctypes.c_void_p()
+            assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+            return context.value
+        def pop():
+            context = ctypes.c_void_p()
+            return driver.cuCtxPopCurrent_v2(ctypes.byref(context)), context.value
+        assert current() is None and pop()[0] == INVALID_CONTEXT
+        torch.zeros(1, device="cuda")
+        first = current()
+        assert first and pop() == (0, first) and current() is None and pop()[0] == INVALID_CONTEXT
+        assert driver.cuCtxPushCurrent_v2(ctypes.c_void_p(first)) == 0 and current() == first
+        torch.zeros(1, device="cuda:1")
+        second = ctypes.c_void_p()
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(second), 1) == 0
+        assert driver.cuCtxPushCurrent_v2(second) == 0 and current() == second.value != first
+        device = ctypes.c_int()
+        assert driver.cuCtxGetDevice(ctypes.byref(device)) == 0 and device.value == 1
+        assert driver.cuCtxGetDevice_v2(ctypes.byref(device), ctypes.c_void_p(first)) == 0 and device.value == 0
+        assert pop() == (0, second.value) and current() == first
+    """, gpus="2GiB,2GiB")
+
+
 def test_out_of_memory_at_exact_capacity(simulate):
     # 64 MiB of context leave 16,320 MiB: 8,160 requests of 2 MiB, and not one more.
     values = simulate("""

@@ -11,9 +11,13 @@ using namespace gapless::simgpu;
 
 namespace {
 
-// Contexts pushed by this thread, and the one it set; none until somebody asks for one.
-std::vector<void*>& pushed() {
-  thread_local std::vector<void*> stack;
+// A thread's stack of contexts. The topmost is the current device's, if that has one.
+struct Contexts {
+  std::vector<void*> below;
+  bool unbound = false;  // the last one was popped
+};
+Contexts& contexts() {
+  thread_local Contexts stack;
   return stack;
 }
 
@@ -104,7 +108,8 @@ CUDA int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return kSuccess; }
 CUDA int cuCtxGetCurrent(void** context) {
   const Entry entry;
   const int device = Process::current();
-  *context = entry.process.memory.has_context(device) ? context_of(device) : nullptr;
+  const bool is_bound = !contexts().unbound && entry.process.memory.has_context(device);
+  *context = is_bound ? context_of(device) : nullptr;
   return kSuccess;
 }
 CUDA int cuCtxSetCurrent(void* context) {
@@ -112,21 +117,36 @@ CUDA int cuCtxSetCurrent(void* context) {
   if (context == nullptr) return kSuccess;
   if (!entry.process.has(device_of(context))) return kInvalidContext;
   Process::current() = device_of(context);
+  contexts().unbound = false;
   return kSuccess;
 }
 CUDA int cuCtxPushCurrent_v2(void* context) {
-  pushed().push_back(context_of(Process::current()));
-  return cuCtxSetCurrent(context);
+  void* before = nullptr;
+  cuCtxGetCurrent(&before);
+  if (const int error = cuCtxSetCurrent(context); error != kSuccess) return error;
+  contexts().below.push_back(before);
+  return kSuccess;
 }
 CUDA int cuCtxPopCurrent_v2(void** context) {
-  if (context != nullptr) *context = context_of(Process::current());
-  if (pushed().empty()) return kInvalidContext;
-  void* const before = pushed().back();
-  pushed().pop_back();
+  void* current = nullptr;
+  cuCtxGetCurrent(&current);
+  if (current == nullptr) return kInvalidContext;
+  if (context != nullptr) *context = current;
+  Contexts& stack = contexts();
+  void* before = nullptr;
+  if (!stack.below.empty()) {
+    before = stack.below.back();
+    stack.below.pop_back();
+  }
+  stack.unbound = before == nullptr;
   return cuCtxSetCurrent(before);
 }
 CUDA int cuCtxGetDevice(int* device) {
   *device = Process::current();
+  return kSuccess;
+}
+CUDA int cuCtxGetDevice_v2(int* device, void* context) {
+  *device = context == nullptr ? Process::current() : device_of(context);
   return kSuccess;
 }
 CUDA int cuCtxSynchronize() { return stream_calls::synchronize_device(); }
