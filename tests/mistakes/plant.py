@@ -4,6 +4,8 @@
   python3 tests/mistakes/plant.py                  build each and run the test that is to find it
   python3 tests/mistakes/plant.py --only sleep     those with "sleep" in their name or file
   python3 tests/mistakes/plant.py --all-tests      run every test program instead, until one fails
+  python3 tests/mistakes/plant.py --draw 50 --seed 1
+                                                   plant 50 that chance chooses (draw.py)
 
 mistakes.toml names for each the file, the text that is replaced (once in that file), what stands
 there instead, what that breaks, and the test. The working tree stays as it is: the work is done in
@@ -19,8 +21,13 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from draw import draw
+
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("unit_test", "hostile_files_test", "fault_test", "model_test", "replay_test")
+PROGRAMS = ("unit_test", "fault_test", "model_test", "hostile_files_test", "replay_test")
+# Of which mistakes are drawn, and what runs of those programs: the others' tests are of files.
+CORE = ["allocator/device", "allocator/heap", "allocator/stream", "allocator/memory"]
+CORE_PROGRAMS = ("unit_test", "fault_test", "model_test", "replay_test")
 TIMEOUT_S = 600
 # A mistake may make a program allocate or loop for ever.
 MEMORY_KIB = 8 << 20
@@ -142,15 +149,16 @@ class Copy:
         return done.returncode != 0
 
 
-def plant(copy: Copy, mistake: Mistake, all_tests: bool) -> str:
+def plant(copy: Copy, mistake: Mistake, programs: tuple[str, ...]) -> str:
+    """What found it. Of `programs` all tests, one program after the other; where there are none, the test it names."""
     source = (ROOT / mistake.file).read_text() if (ROOT / mistake.file).is_file() else ""
     changed = mistake.applied(source)
     if changed is None:
         return "does not apply"
-    if mistake.is_harmless and not all_tests:
+    if mistake.is_harmless and not programs:
         return mistake.test
     program, _, test = mistake.test.partition(" ")
-    runs = [(name, "") for name in PROGRAMS] if all_tests else [(program, test)]
+    runs = [(name, "") for name in programs] if programs else [(program, test)]
     copy.write(mistake.file, changed.encode())
     try:
         for name, only in runs:
@@ -173,6 +181,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only look whether each applies")
     parser.add_argument("--only", default="", help="those with this in their name or file")
     parser.add_argument("--all-tests", action="store_true", help="run all test programs")
+    parser.add_argument("--draw", type=int, default=0, metavar="N", help="plant N that are drawn at random instead")
+    parser.add_argument("--seed", type=int, default=1, help="of the drawing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mistakes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
@@ -184,11 +194,20 @@ def main() -> int:
     if arguments.check:
         tests = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("*_test.cc"))
         return check(mistakes, tests)
+    if arguments.draw:
+        mistakes = [
+            Mistake(f"{file}:{line}", file, text, instead, "", "")
+            for file, line, text, instead in draw(ROOT, CORE, arguments.draw, arguments.seed)
+        ]
+    programs = CORE_PROGRAMS if arguments.draw else PROGRAMS if arguments.all_tests else ()
     copy = Copy(arguments.folder, arguments.jobs)
     copy.configure()
     missed = 0
     for mistake in mistakes:
-        answer = plant(copy, mistake, arguments.all_tests)
+        answer = plant(copy, mistake, programs)
+        if arguments.draw:
+            was, now = (text.split("\n")[-1].strip() for text in (mistake.text, mistake.instead))
+            print(f"{was}\n  -> {now}")
         missed += not answer.startswith(("found", "harmless"))
         print(f"{mistake.name:<32} {answer}", flush=True)
     print(f"{len(mistakes)} mistakes, {missed} not found")

@@ -483,6 +483,17 @@ TEST(Fence, LeavesMemoryToTheProgram) {
   EXPECT_EQ(device.allocator().statistics().allocated_bytes.all.current, 0);
 }
 
+TEST(Fence, KeepsToTheLimit) {
+  Checked device("check:fence,limit:16MiB");
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(device.alloc(512));
+  std::size_t fenced = 0;
+  for (const DeviceAddress block : blocks) fenced += device.allocator().find_block(block)->fenced;
+  EXPECT_EQ(fenced, 7U);  // of 8 pages
+  EXPECT_LE(device.allocator().statistics().reserved_bytes.all.current, 16 * MiB);
+  for (const DeviceAddress block : blocks) device.free(block);
+}
+
 TEST(Fence, WaitsForWorkBeforeItTakesMemoryAway) {
   Checked device("check:fence");
   const DeviceAddress block = device.alloc(4 * MiB);

@@ -177,6 +177,20 @@ TEST_F(Lending, PoolsWithAnOrderOfTheirOwnLendNothing) {
   release_all(kOtherPool);
 }
 
+TEST_F(Lending, APoolMayBeginAndEndToLend) {
+  start();
+  fill_and_free();
+  EXPECT_EQ(allocator->set_pool_no_split(kLendingPool, true), Status::ok);
+  free(alloc(8 * MiB));
+  EXPECT_EQ(reserved(), 16 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 0U);
+  EXPECT_EQ(allocator->set_pool_no_split(kLendingPool, false), Status::ok);
+  free(alloc(16 * MiB));
+  EXPECT_EQ(reserved(), 16 * MiB);
+  EXPECT_EQ(owed(kLendingPool), 8 * MiB);
+  release_all(kLendingPool);
+}
+
 TEST_F(Lending, APoolThatGraphsUseLendsNothing) {
   start();
   begin(kLendingPool, {side});

@@ -226,6 +226,24 @@ TEST_F(SeveralStreams, AreAskedInAPoolWhereCapturesAreTold) {
   release({0, 1});
 }
 
+// A pool begun for streams that nobody has seen may be for a capture, unless captures are told.
+TEST_F(SeveralStreams, ThatNobodyHasSeenMayCapture) {
+  start();
+  free(alloc(4 * MiB, 0));
+  ASSERT_EQ(allocator->begin_pool({0, 1}, [&](StreamHandle stream) { return stream == side; }),
+            Status::ok);
+  EXPECT_EQ(allocator->trim(), Status::driver_error);
+  allocator->expect_capture_marks();
+  allocator->note_capture(true);
+  EXPECT_EQ(allocator->trim(), Status::driver_error);
+  EXPECT_EQ(reserved(), 4 * MiB);
+  allocator->note_capture(false);
+  EXPECT_EQ(allocator->trim(), Status::ok);
+  EXPECT_EQ(reserved(), 0U);
+  end({0, 1});
+  release({0, 1});
+}
+
 // A copy to another device that the other device's stream makes: the memory is that stream's too.
 TEST_F(SeveralStreams, MayBeAnotherDevices) {
   start({.devices = 2});
