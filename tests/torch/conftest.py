@@ -105,3 +105,35 @@ def dryrun(tmp_path):
         return done.stderr, json.loads(rows.read_text()) if rows.exists() else None
 
     return run
+
+
+class Said:
+    def __init__(self, done, rows):
+        self.status, self.out, self.err, self.rows = done.returncode, done.stdout, done.stderr, rows
+
+    @property
+    def text(self):
+        """Without its lines."""
+        return " ".join(self.out.split())
+
+    @property
+    def row(self):
+        (row,) = self.rows
+        return row
+
+
+@pytest.fixture
+def fits(tmp_path):
+    """fits(program, *words, arguments=(), status=0): what `gapless fits` says of it, with native unless words say
+    otherwise."""
+
+    def run(program, *words, arguments=(), status=0, timeout=120):
+        (tmp_path / "train.py").write_text(program)
+        words = ("--allocator", "native", *words) if "--allocator" not in words else words
+        done = subprocess.run(
+            [GAPLESS, "fits", "--context", "100MiB", "--json", "rows.json", *words, "--", sys.executable, "train.py",
+             *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return Said(done, json.loads((tmp_path / "rows.json").read_text()))
+
+    return run

@@ -1,7 +1,6 @@
-"""gapless fits, as a user runs it: verdicts, what held the memory, and what of the data was fed."""
+"""gapless fits, as a user runs it: verdicts, and what held the memory."""
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,38 +13,6 @@ from conftest import GAPLESS
 pytestmark = pytest.mark.one_torch
 
 MiB = 1 << 20
-
-
-class Said:
-    def __init__(self, done, rows):
-        self.status, self.out, self.err, self.rows = done.returncode, done.stdout, done.stderr, rows
-
-    @property
-    def text(self):
-        """Without its lines."""
-        return " ".join(self.out.split())
-
-    @property
-    def row(self):
-        (row,) = self.rows
-        return row
-
-
-@pytest.fixture
-def fits(tmp_path):
-    """fits(program, *words, arguments=(), status=0): what `gapless fits` says of it, with native unless words say
-    otherwise."""
-
-    def run(program, *words, arguments=(), status=0, timeout=120):
-        (tmp_path / "train.py").write_text(program)
-        words = ("--allocator", "native", *words) if "--allocator" not in words else words
-        done = subprocess.run(
-            [GAPLESS, "fits", "--context", "100MiB", "--json", "rows.json", *words, "--", sys.executable, "train.py",
-             *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False)
-        assert done.returncode == status, done.stdout + done.stderr
-        return Said(done, json.loads((tmp_path / "rows.json").read_text()))
-
-    return run
 
 
 def holders(row, moment="memory"):
@@ -454,162 +421,8 @@ def test_what_uses_no_gpu_is_run_once(fits):
     assert "not tried, as no GPU was used: native, expandable" in said.out
 
 
-# --- data ---------------------------------------------------------------------------------------------------
-
-CORPUS = """
-import random, sys, torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
-LENGTHS = [(random.Random(i).randint(10, 100), random.Random(-i).randint(5, 60)) for i in range(400)]
-LENGTHS[77], LENGTHS[99] = (512, 9), (11, 128)
-class Corpus(Dataset):
-    def __len__(self): return len(LENGTHS)
-    def __getitem__(self, i):
-        random.random()
-        return {"source": [1] * LENGTHS[i][0], "target": torch.ones(LENGTHS[i][1]), "number": i}
-class Stream(IterableDataset):
-    def __iter__(self): return iter([Corpus()[i] for i in range(40)])
-def padded(items):
-    return [torch.nn.utils.rnn.pad_sequence([torch.as_tensor(item[name]) for item in items], batch_first=True)
-            for name in ("source", "target")]
-x = torch.zeros(1000, device="cuda")
-torch.manual_seed(0)
-random.seed(0)
-kind = sys.argv[1]
-data = Stream() if kind == "stream" else Corpus()
-loader = DataLoader(data, batch_size=4, shuffle=kind == "shuffled", collate_fn=padded, num_workers=int(sys.argv[2]))
-seen = []
-for source, target in loader:
-    seen.append((source.shape[1], target.shape[1]))
-    if len(seen) == 7: break
-print(seen, random.random(), file=open("seen", "w"))
-"""
-
-
-LENGTHS = [(random.Random(i).randint(10, 100), random.Random(-i).randint(5, 60)) for i in range(400)]
-LENGTHS[77], LENGTHS[99] = (512, 9), (11, 128)
-
-
-def seen_by(tmp_path):
-    text = (tmp_path / "seen").read_text()
-    return eval(text[:text.rindex("]") + 1]), float(text[text.rindex("]") + 1:])  # noqa: S307
-
-
-def test_the_longest_items_are_fed(fits, tmp_path):
-    """Source and target at once, though no item has both; the others are those of a plain run."""
-    said = fits(CORPUS, "--gpu", "1GiB", arguments=("shuffled", "0"))
-    plain, chance = seen_by(tmp_path)
-    assert "longest were not among them: source" in said.text
-    assert "of 512, target" in said.out and "of 128 (--worst-case feeds them)" in said.text
-    (told,) = said.row["data"]
-    assert told["lengths"]["source"] == {"seen": max(source for source, _ in plain), "longest": 512}
-    assert (told["batches"], told["of_batches"]) == (7, 100)
-    for workers in "0", "2":
-        said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
-        fed, chance_then = seen_by(tmp_path)
-        assert fed[0] == fed[6] == (512, 128) and fed[3][0] == 512
-        assert [fed[i] for i in (1, 2, 4, 5)] == [plain[i] for i in (1, 2, 4, 5)]
-        # To look at all items drew nothing from the program's chance; the longest were asked as often as others.
-        assert (chance_then == chance) == (workers == "0")
-        assert "every third was of the longest items (source 512, target 128)" in said.text
-
-
 def test_nothing_is_printed_that_the_program_does_not_print(fits):
     """torch.distributed.reduce_op warns whoever asks it for its class, and the warning named our files."""
     said = fits("import torch, torch.distributed\ntorch.zeros(9).cuda()\nprint('all')", "--gpu", "1GiB", "--show-output")
     assert "all" in said.out + said.err
     assert "Warning" not in said.out + said.err and "watch_" not in said.out + said.err
-
-
-IMAGES = """
-import torch; torch.manual_seed(0)
-from torch.utils.data import DataLoader
-loader = DataLoader([(torch.rand(3, 8, 8), i % 3) for i in range(12)], batch_size=4)
-for epoch in range(3):
-    for image, label in loader:
-        image.cuda()
-"""
-
-
-GRAPHS = """
-import sys, torch
-from torch.utils.data import DataLoader
-torch.manual_seed(0)
-graphs = [{"x": torch.ones(10 + n, 4), "name": torch.ones(3)} for n in range(40)]
-def padded(items):
-    return {"x": torch.nn.utils.rnn.pad_sequence([item["x"] for item in items], batch_first=True)}
-def cut(items):
-    return {"x": torch.stack([item["x"][:10] for item in items])}
-def joined(items):
-    return {name: torch.cat([item[name] for item in items]) for name in items[0]}
-x = torch.zeros(1000, device="cuda")
-for batch in DataLoader(graphs, 4, shuffle=sys.argv[1] != "in-order", num_workers=int(sys.argv[2]),
-                        collate_fn={"padded": padded, "cut": cut}.get(sys.argv[1], joined)):
-    print(batch["x"].numel())
-"""
-
-
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.thorough(but=1)
-def test_what_is_joined_and_not_padded_may_be_more_in_another_order(fits, workers):
-    most = 4 * (46 + 47 + 48 + 49)
-    said = fits(GRAPHS, "--gpu", "1GiB", arguments=("joined", workers))
-    (told,) = said.row["data"]
-    largest = told["could_meet"]["x"]["largest"]
-    assert told["could_meet"] == {"x": {"largest": largest, "could_be": most}} and largest < most
-    assert f"in another order a batch could have x {most}, not {largest} (--worst-case feeds" in said.text
-    for arguments in ("padded", workers), ("cut", workers), ("in-order", workers):
-        said = fits(GRAPHS, "--gpu", "1GiB", arguments=arguments)
-        assert said.row["data"][0]["could_meet"] == {} and "in another order" not in said.text
-    said = fits(GRAPHS, "--gpu", "1GiB", "--worst-case", arguments=("joined", workers))
-    assert said.row["data"][0]["could_meet"] == {} and "every third was of the longest items" in said.text
-
-
-def test_several_epochs_of_items_of_one_size_are_told_as_that(fits):
-    """ "9 of 3 batches were fed, with the longest among them (0 192)", it said once."""
-    said = fits(IMAGES, "--gpu", "1GiB")
-    assert "list: 9 batches were fed, of 3 an epoch; all items are of one size" in said.text
-    assert said.row["data"][0]["lengths"] == {"[0]": {"seen": 192, "longest": 192}}
-
-
-def test_many_loaders_of_which_nothing_larger_could_come_are_counted(fits):
-    """As those of a search for the largest batch."""
-    said = fits("""
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-for batch in range(2, 8):
-    for x, in DataLoader(TensorDataset(torch.zeros(64, 3)), batch_size=batch):
-        x.cuda()
-""", "--gpu", "1GiB")
-    assert len(said.row["data"]) == 6 and said.out.count("batches were fed") == 3
-    assert "data: and 3 more loaders of whose items none are larger than those fed" in said.text
-
-
-@pytest.mark.thorough
-def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
-    """Nobody watched its first epoch, so that the longest items were not fed where there was only one."""
-    late = CORPUS.replace('x = torch.zeros(1000, device="cuda")\n', "").replace(
-        "    if len(seen) == 7", "    source.cuda()\n    if len(seen) == 7")
-    for workers in "0", "2":
-        said = fits(late, "--gpu", "1GiB", arguments=("shuffled", workers))
-        plain, _ = seen_by(tmp_path)
-        assert said.row["data"][0]["batches"] == (7 if workers == "0" else 11)  # that many were asked for ahead
-        assert "the longest were not among those that came after a GPU was used:" in said.text
-        said = fits(late, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
-        fed, _ = seen_by(tmp_path)
-        assert fed[0] == plain[0] and fed[1] == plain[1] and (512, 128) in fed
-
-
-def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path):
-    fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("sequential", "0"))
-    fed, _ = seen_by(tmp_path)
-    batch = range(76, 80)  # in which item 77 comes
-    assert fed[0] == fed[3] == fed[6] == (512, max(LENGTHS[i][1] for i in batch))
-
-
-@pytest.mark.thorough
-def test_what_comes_out_of_a_stream_nobody_knows(fits):
-    said = fits(CORPUS, "--gpu", "1GiB", "--worst-case", arguments=("stream", "0"))
-    assert "it is a stream (IterableDataset), and nobody knows what comes out of it" in said.text
-    assert said.row["data"][0]["fed_longest"] is False
-    said = fits("import torch\ntorch.zeros(9).cuda()", "--gpu", "1GiB", "--worst-case")
-    assert "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were its own" in said.text
