@@ -108,7 +108,7 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
       in_traceback = true;
     } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
       in_traceback = false;
-      exception = line;
+      if (exception.empty() || !is_of_launcher(line)) exception = line;
       while (exception.ends_with(' ')) exception.pop_back();
       goes_on = exception.ends_with(':');
     }

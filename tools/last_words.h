@@ -28,8 +28,8 @@ std::vector<std::string> without_launcher(std::vector<std::string> lines);
 /// The same of a file's last 16 KiB; none where there is no such file.
 std::vector<std::string> lines_said_last(const std::filesystem::path& file);
 
-/// The exception that ended a Python program: the first line after the last traceback. Else the
-/// last line; empty of no lines.
+/// The exception that ended a Python program: the first line after a traceback, of the last one
+/// that is not a launcher's about its children. Else the last line; empty of no lines.
 std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// The last of them, `most` at most.

@@ -86,6 +86,9 @@ TEST(LastWords, AreTheChildsWhereALauncherSaysThatOneFailed) {
     EXPECT_EQ(without_launcher(lines_said(said)), lines_said(said));
     EXPECT_EQ(why(said).find("step"), std::string::npos);
   }
+  EXPECT_EQ(why("Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'x'\n" +
+                words_of_torchrun("-6")),
+            "KeyError: 'x'");
 }
 
 TEST(LastWords, KnowWhatAProgressBarCameTo) {

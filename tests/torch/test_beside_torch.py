@@ -15,7 +15,7 @@ raise SystemExit(ctypes.CDLL(None).cuLinkCreate_v2() != 0)
 
 
 def test_nvidia_smi_tells_of_simulated_gpus(dryrun):
-    """As scripts ask it for the GPU that has most left; NVML has what monitors log."""
+    """As scripts ask it for the GPU that has most left."""
     _, rows = dryrun("--gpu", "T4,8GiB", program="""
 import subprocess, torch
 def ask(*words): return subprocess.run(["nvidia-smi", *words], capture_output=True, text=True)
@@ -30,11 +30,42 @@ assert ask("-L").stdout.startswith("GPU 0: Tesla T4 (UUID: GPU-")
 assert "0MiB / 15093MiB" in ask().stdout
 for words, status in ((("-i", "7"), 6), (("--query-gpu=wrong", "--format=csv"), 2), (("--query-gpu=name",), 2), (("-q",), 2)):
     assert ask(*words).returncode == status, words
-try:
-    import pynvml
-except ImportError:
-    pynvml = None
-if pynvml:
-    assert torch.cuda.utilization() == torch.cuda.power_draw() == 0 and torch.cuda.temperature() == 20
+query = "--query-gpu=utilization.gpu,temperature.gpu,power.draw", "--format=csv,noheader", "--id=1"
+assert ask(*query).stdout == "0 %, 20, 0.00 W\\n"
 """)
     assert [row["device"] for row in rows] == [1]
+
+
+def test_nvml_has_what_monitors_log_and_programs_bind_themselves_by(dryrun):
+    dryrun("--gpu", "T4,A100", program="""
+import ctypes, os, torch
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlInit_v2() == 0
+def handle(uuid):
+    found = ctypes.c_void_p()
+    return nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(found)), found
+second, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+assert nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(second)) == 0
+assert nvml.nvmlDeviceGetUUID(second, uuid, 96) == 0
+status, again = handle(uuid.value)
+assert (status, again.value) == (0, second.value)
+assert handle(uuid.value[:-1] + b"7")[0] == handle(b"GPU-1")[0] == 6
+def ask(name, *words, type=ctypes.c_uint):
+    value = type(77)
+    assert getattr(nvml, name)(second, *words, ctypes.byref(value)) == 0, name
+    return value.value
+assert ask("nvmlDeviceGetMinorNumber") == 1
+assert ask("nvmlDeviceGetTemperature", 0) == 20 and ask("nvmlDeviceGetPowerUsage") == 0
+assert ask("nvmlDeviceGetTotalEnergyConsumption", type=ctypes.c_ulonglong) == 0
+assert ask("nvmlDeviceGetClockInfo", 1) == ask("nvmlDeviceGetMaxClockInfo", 1) > 0
+rates = (ctypes.c_uint * 2)(77, 77)
+assert nvml.nvmlDeviceGetUtilizationRates(second, rates) == 0 and list(rates) == [0, 0]
+major, minor = ctypes.c_int(), ctypes.c_int()
+assert nvml.nvmlDeviceGetCudaComputeCapability(second, ctypes.byref(major), ctypes.byref(minor)) == 0
+assert (major.value, minor.value) == (8, 0)
+words = (ctypes.c_ulong * 4)()
+assert nvml.nvmlDeviceGetCpuAffinity(second, 4, words) == 0
+near = {64 * i + bit for i, word in enumerate(words) for bit in range(64) if word >> bit & 1}
+assert near == {one for one in os.sched_getaffinity(0) if one < 256}
+torch.zeros(1, device="cuda")
+""")

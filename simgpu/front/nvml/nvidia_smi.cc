@@ -20,6 +20,10 @@ struct nvml_memory {
   unsigned long long free;
   unsigned long long used;
 };
+struct nvml_utilization {
+  unsigned gpu;
+  unsigned memory;
+};
 int nvmlInit_v2();
 int nvmlDeviceGetCount_v2(unsigned* count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle);
@@ -27,6 +31,9 @@ int nvmlDeviceGetName(const void* handle, char* name, unsigned length);
 int nvmlDeviceGetUUID(const void* handle, char* text, unsigned length);
 int nvmlDeviceGetMemoryInfo(const void* handle, nvml_memory* memory);
 int nvmlDeviceGetCudaComputeCapability(const void* handle, int* major, int* minor);
+int nvmlDeviceGetUtilizationRates(const void* handle, nvml_utilization* percent);
+int nvmlDeviceGetTemperature(const void* handle, int sensor, unsigned* celsius);
+int nvmlDeviceGetPowerUsage(const void* handle, unsigned* milliwatts);
 int nvmlSystemGetDriverVersion(char* text, unsigned length);
 }
 
@@ -46,6 +53,9 @@ struct Gpu {
   std::string name;
   std::string uuid;
   nvml_memory memory{};
+  nvml_utilization percent{};
+  unsigned celsius = 0;
+  unsigned milliwatts = 0;
   int major = 0;
   int minor = 0;
 };
@@ -75,6 +85,9 @@ std::vector<Gpu> installed() {
     nvmlDeviceGetUUID(handle, text, sizeof text);
     gpus[i].uuid = text;
     nvmlDeviceGetMemoryInfo(handle, &gpus[i].memory);
+    nvmlDeviceGetUtilizationRates(handle, &gpus[i].percent);
+    nvmlDeviceGetTemperature(handle, 0, &gpus[i].celsius);
+    nvmlDeviceGetPowerUsage(handle, &gpus[i].milliwatts);
     nvmlDeviceGetCudaComputeCapability(handle, &gpus[i].major, &gpus[i].minor);
   }
   return gpus;
@@ -86,7 +99,7 @@ std::string driver_version() {
   return text;
 }
 
-// As NVML answers (nvml.cc). What no simulated GPU has is "[N/A]", as where a card lacks it.
+// What no simulated GPU has is "[N/A]", as where a card lacks it.
 std::optional<Value> value_of(const Gpu& gpu, std::size_t count, const std::string& field) {
   const auto mebibytes = [](unsigned long long bytes) {
     return Value{std::to_string(bytes / kMebibyte), " MiB"};
@@ -99,9 +112,10 @@ std::optional<Value> value_of(const Gpu& gpu, std::size_t count, const std::stri
   if (field == "memory.used") return mebibytes(gpu.memory.used);
   if (field == "memory.free") return mebibytes(gpu.memory.free);
   if (field == "memory.reserved") return mebibytes(0);
-  if (field == "utilization.gpu" || field == "utilization.memory") return Value{"0", " %"};
-  if (field == "temperature.gpu") return Value{"20"};
-  if (field == "power.draw") return Value{"0.00", " W"};
+  if (field == "utilization.gpu") return Value{std::to_string(gpu.percent.gpu), " %"};
+  if (field == "utilization.memory") return Value{std::to_string(gpu.percent.memory), " %"};
+  if (field == "temperature.gpu") return Value{std::to_string(gpu.celsius)};
+  if (field == "power.draw") return Value{std::to_string(gpu.milliwatts / 1000) + ".00", " W"};
   if (field == "driver_version") return Value{driver_version()};
   if (field == "compute_cap") {
     return Value{std::to_string(gpu.major) + "." + std::to_string(gpu.minor)};
@@ -180,7 +194,7 @@ void table(const std::vector<Gpu>& gpus) {
     const std::string used = std::to_string(gpu.memory.used / kMebibyte) + "MiB / " +
                              std::to_string(gpu.memory.total / kMebibyte) + "MiB";
     std::printf("| %3u  %-36.36s | %21s | %5s  |\n", gpu.index, gpu.name.c_str(), used.c_str(),
-                "0%");
+                (std::to_string(gpu.percent.gpu) + "%").c_str());
   }
   std::printf("%s\n", kLine);
 }
