@@ -2,7 +2,8 @@
 // whenever it is looked at and when it is freed. The limit is tight, so there are windows and
 // edges.
 //
-// GAPLESS_GPU_SECONDS: how long each case runs; a number of steps where it is not set.
+// GAPLESS_GPU_SECONDS: how long each case runs, and longer where a slow machine has not come to
+// what the case is for; a number of steps where it is not set.
 // GAPLESS_MODEL_SEED: which program.
 #include <algorithm>
 #include <chrono>
@@ -204,6 +205,11 @@ class GpuModel : public testing::Gpu, public ::testing::WithParamInterface<Model
     if (live.size() < 45 && dice < 70) return alloc();
     if (!live.empty()) check_and_free(below(live.size()));
   }
+  // What the case is for: memory so tight that windows are made and requests refused, graphs.
+  [[nodiscard]] bool came_to_all() const {
+    return allocator->counters().windows.made > 0 && refused > 0 &&
+           (replays > 0 || !GetParam().graphs);
+  }
   std::uint32_t next_mark() { return ++marks * 2654435761U; }
 
   std::unique_ptr<testing::Graphs> graphs;
@@ -226,7 +232,8 @@ TEST_P(GpuModel, EveryBlockKeepsWhatWasWritten) {
   const std::uint64_t least = times(4000);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   std::uint64_t steps = 0;
-  while (seconds == 0 ? steps < least : std::chrono::steady_clock::now() < end) {
+  while (std::chrono::steady_clock::now() < end || (seconds == 0 && steps < least) ||
+         (!came_to_all() && steps < 4 * least)) {
     ASSERT_NO_FATAL_FAILURE(step()) << "in step " << steps;
     if (++steps % 500 == 0) {
       allocator->validate();
@@ -245,11 +252,7 @@ TEST_P(GpuModel, EveryBlockKeepsWhatWasWritten) {
       steps, checked_bytes / MiB, refused, windows.made, windows.hits, captures, replays);
   fmt::print("{}: {}\n", GetParam().name, told);
   RecordProperty("told", told);
-  EXPECT_GT(windows.made, 0U);
-  EXPECT_GT(refused, 0U);
-  if (GetParam().graphs) {
-    EXPECT_GT(replays, 0U);
-  }
+  EXPECT_TRUE(came_to_all()) << told;
   allocator.reset();
   if (const auto* const judge = dynamic_cast<simgpu::SimDriver*>(driver.get())) {
     EXPECT_EQ(judge->violations(), std::vector<std::string>{});
