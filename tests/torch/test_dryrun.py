@@ -180,6 +180,34 @@ checkpoint(lambda x: drop(linear(drop(linear(x)))), rows, use_reentrant=False).s
 
 
 @pytest.mark.one_torch
+@pytest.mark.one_torch
+def test_what_a_program_wrote_is_there_in_the_end(tmp_path):
+    """Where a cycle of objects holds a file that nobody closes, and where a handler of the program's own writes last."""
+    (tmp_path / "train.py").write_text("""import atexit, torch
+class Logger:
+    def __init__(self, name, mode="w"):
+        self.file = open(name, mode)
+        self.me = self
+plain = open("plain.txt", "w")
+atexit.register(plain.write, " and left")
+early = Logger("early.txt")
+atexit.register(early.file.write, "left")
+torch.ones(1 << 20, device="cuda")
+text, binary, closed = Logger("text.txt"), Logger("binary", "wb"), Logger("closed.txt")
+plain.write("begun")
+text.file.write("begun")
+binary.file.write(b"bytes")
+atexit.register(text.file.write, " and left")
+closed.file.close()
+""")
+    done = subprocess.run([GAPLESS, "dryrun", "--gpu", "2GiB", "--", sys.executable, "train.py"], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "train.py"}
+    assert written == {"plain.txt": "begun and left", "early.txt": "left",
+                       "text.txt": "begun and left", "binary": "bytes", "closed.txt": ""}
+
+
 def test_children_are_reported_too(dryrun):
     program = """
 import subprocess, sys, torch
