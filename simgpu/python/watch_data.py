@@ -8,6 +8,7 @@ So the longest come first, and after others (an allocator whose cache is in piec
 before). Where the loader's order is fixed, the longest of its own batches is fed. What cannot be done is told: nobody
 knows what comes out of an IterableDataset.
 """
+import collections
 import itertools
 import os
 import random
@@ -50,6 +51,32 @@ def _lengths(item) -> dict[str, int]:
     """Of each field that has one."""
     found = {name: _length(value) for name, value in _fields(item).items()}
     return {name: length for name, length in found.items() if length is not None}
+
+
+def _of_batch(index) -> bool:
+    """Whether a sampler gives several items at a time: a list, or an array."""
+    return isinstance(index, (list, tuple)) or bool(getattr(index, "ndim", 0))
+
+
+_NO_ITEM = object()  # what no dataset has
+
+
+def _items(batch) -> list:
+    """Of a batch as a sampler gives it; where texts are packed it has bins of them, [[7, 2], [9, 4, 1]]. A tuple in it is one
+    item, (7, 224)."""
+    batch = batch.tolist() if getattr(batch, "ndim", 0) else batch
+    found = []
+    for index in batch if isinstance(batch, (list, tuple)) else [batch]:
+        if isinstance(index, list) or getattr(index, "ndim", 0):
+            found += _items(index)
+        else:
+            index = index.item() if hasattr(index, "item") else index
+            try:
+                hash(index)
+                found.append(index)
+            except TypeError:
+                found.append(_NO_ITEM)
+    return found
 
 
 class _SavedChance:
@@ -112,8 +139,10 @@ class _Lengths:
         return sum(sorted((lengths.get(field, 0) for lengths in self.of.values()), reverse=True)[:size])
 
     def weight(self, batch) -> int:
-        """What a batch of these takes when each field is padded to its longest."""
-        return len(batch) * sum(self.longest(field, batch) for field in self.fields)
+        """What a batch of these takes when each field is padded to its longest; a bin has all of its items."""
+        bins = [_items([one]) for one in batch]
+        return len(bins) * sum(max(sum(self.longest(field, [index]) for index in one) for one in bins)
+                               for field in self.fields)
 
 
 # --- which are fed ------------------------------------------------------------------------------------------
@@ -145,9 +174,11 @@ class _Loader:
         if self.stream:
             self.why_not = "it is a stream (IterableDataset), and nobody knows what comes out of it"
         self.worst = None  # batches of the longest items, in turn
-        self.batches, self.drawn = 0, {}
+        self.asked = 0  # batches of the sampler, of which workers may have some ready that nobody took
+        self.batches, self.fed = 0, {}
         self.missed = False  # some were drawn before anybody watched
         self.any_order = False
+        self.packed = False  # a batch is of bins, of which each has several items
         self.items = 0  # in the batch that had most
         self.largest = {}  # by field, in one batch as the program got it
         try:
@@ -169,7 +200,7 @@ class _Loader:
         if self.why_not:
             self.worst = []
             return
-        batched = isinstance(example, (list, tuple))
+        batched = _of_batch(example)
         if _any_order(sampler):
             batches = self.lengths.longest_batches(len(example) if batched else 1)
         elif iter(sampler) is sampler:
@@ -187,16 +218,21 @@ class _Loader:
             else:  # now, for at the end it may be gone
                 _quietly(self.look)(loader.dataset)
             self.worst = self.worst or []
-        if self.worst and self.batches % EVERY == 0:
-            batch = self.worst[self.batches // EVERY % len(self.worst)]
+        if self.worst and self.asked % EVERY == 0:
+            batch = self.worst[self.asked // EVERY % len(self.worst)]
             batch = list(batch) if isinstance(batch, (list, tuple)) else batch
-        self.batches += 1
-        if not self.stream and len(self.drawn) < MOST_BATCHES:
-            items = batch if isinstance(batch, (list, tuple)) else (batch,)
-            self.drawn.update(dict.fromkeys(items))
-            self.items = max(self.items, len(items))
-            self.any_order = self.any_order or _any_order(sampler)
+        self.asked += 1
         return batch
+
+    def feed(self, batch, sampler):
+        self.batches += 1
+        if self.stream or batch is None or len(self.fed) >= MOST_BATCHES:
+            return
+        items = _items(batch)
+        self.fed.update(dict.fromkeys(items))
+        self.items = max(self.items, len(items))
+        self.any_order = self.any_order or _any_order(sampler)
+        self.packed = self.packed or _of_batch(batch) and any(_of_batch(one) and not isinstance(one, tuple) for one in batch)
 
     def got(self, batch):
         """What is padded, or cut, to one length has the items for its first dimension; what is joined has not."""
@@ -217,9 +253,11 @@ class _Loader:
     def report(self) -> dict:
         fields = {}
         even = self.lengths is not None and not self.why_not and self.lengths.is_even()
-        known = self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.drawn)
+        if self.packed and not self.worst:
+            self.why_not = self.why_not or "they are packed into bins (--worst-case feeds the batch with the fullest)"
+        known = self.lengths is not None and not self.why_not and all(index in self.lengths.of for index in self.fed)
         if known:
-            fields = {field: {"seen": self.lengths.longest(field, self.drawn), "longest": self.lengths.longest(field)}
+            fields = {field: {"seen": self.lengths.longest(field, self.fed), "longest": self.lengths.longest(field)}
                       for field in self.lengths.fields}
         told = {"name": self.name, "batches": self.batches, "of_batches": self.of_batches, "lengths": fields,
                 "one_size": bool(fields) and even,
@@ -263,15 +301,23 @@ class _Loader:
 
 
 class _WatchedSampler:
-    def __init__(self, sampler, loader, told):
+    def __init__(self, sampler, loader, told, ahead=0):
         self.sampler, self.loader, self.told = sampler, loader, told
+        self.ahead = collections.deque([None] * ahead)  # asked for, and given to nobody yet
 
     def __iter__(self):
+        self.ahead.clear()
         return self.goes_on(self.sampler)
 
     def goes_on(self, batches):
         for batch in batches:
-            yield self.told.draw(batch, self.loader, self.sampler)
+            batch = self.told.draw(batch, self.loader, self.sampler)
+            self.ahead.append(batch)
+            yield batch
+
+    def gave(self, batch):
+        self.told.feed(self.ahead.popleft() if self.ahead else None, self.sampler)
+        self.told.got(batch)
 
     def __len__(self):
         return len(self.sampler)
@@ -287,9 +333,11 @@ def _watch_loader(iterator, loader, begun=False):
     if told is None:
         told = _loaders[loader] = _Loader(loader)
         _told.append(told)
-    sampler = iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told)
+    asked = max(iterator._num_yielded, getattr(iterator, "_send_idx", 0)) if begun else 0
+    sampler = iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told,
+                                                        asked - iterator._num_yielded if begun else 0)
     if begun:
-        told.batches, told.missed = max(iterator._num_yielded, getattr(iterator, "_send_idx", 0)), True
+        told.batches, told.asked, told.missed = iterator._num_yielded, asked, True
         iterator._sampler_iter = sampler.goes_on(iterator._sampler_iter)
     else:
         iterator._sampler_iter = iter(sampler)
@@ -322,7 +370,7 @@ def _init(self, loader, *arguments, otherwise=_BaseDataLoaderIter.__init__, **wo
 def _note_got(iterator, batch):
     sampler = iterator._index_sampler
     if isinstance(sampler, _WatchedSampler):
-        sampler.told.got(batch)
+        sampler.gave(batch)
 
 
 def _next(self, otherwise=_BaseDataLoaderIter.__next__):

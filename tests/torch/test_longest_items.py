@@ -134,11 +134,77 @@ def test_a_loader_that_was_begun_before_a_gpu_was_used(fits, tmp_path):
     for workers in "0", "2":
         said = fits(late, "--gpu", "1GiB", arguments=("shuffled", workers))
         plain, _ = seen_by(tmp_path)
-        assert said.row["data"][0]["batches"] == (7 if workers == "0" else 11)  # that many were asked for ahead
+        assert said.row["data"][0]["batches"] == 7
         assert "the longest were not among those that came after a GPU was used:" in said.text
         said = fits(late, "--gpu", "1GiB", "--worst-case", arguments=("shuffled", workers))
         fed, _ = seen_by(tmp_path)
         assert fed[0] == plain[0] and fed[1] == plain[1] and (512, 128) in fed
+
+
+AHEAD = """
+import sys, torch
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+data = [torch.ones(100 if i == 7 else 10) for i in range(40)]
+x = torch.zeros(1000, device="cuda")
+for number, batch in enumerate(DataLoader(data, 2, collate_fn=torch.nn.utils.rnn.pad_sequence, num_workers=2)):
+    if number == 1: break
+"""
+
+
+def test_what_workers_have_ready_was_not_fed(fits):
+    """Two of them make four batches ahead, of which the longest item would be in the last."""
+    said = fits(AHEAD, "--gpu", "1GiB")
+    (told,) = said.row["data"]
+    assert told["batches"] == 2 and told["lengths"] == {"": {"seen": 10, "longest": 100}} and told["may_be_larger"]
+    assert "2 of 20 batches were fed; the longest were not among them: 10 of 100" in said.text
+
+
+PACKED = """
+import sys, numpy, torch
+from torch.utils.data import DataLoader, Dataset
+torch.manual_seed(0)
+class Texts(Dataset):
+    def __len__(self): return 40
+    def __getitem__(self, index):
+        if isinstance(index, list) and kind == "bins":
+            return torch.cat([self[one] for one in index])
+        if isinstance(index, slice):
+            return [self[one] for one in range(40)[index]]
+        return torch.ones(1 + int(index[0] if isinstance(index, tuple) else index))
+kind = sys.argv[1]
+batches = {
+    "bins": [[[0, 1, 2], [5, 6]], [[3], [30]], [[4, 7, 8], [9, 10]]],
+    "arrays": [numpy.array([0, 1]), numpy.array([2, 30]), numpy.array([3, 4])],
+    "tensors": [torch.tensor([0, 1]), torch.tensor([2, 30]), torch.tensor([3, 4])],
+    "sizes": [[(0, 224), (1, 224)], [(2, 32), (30, 32)]],
+    "slices": [slice(0, 2), slice(2, 4)],
+}[kind]
+x = torch.zeros(1000, device="cuda")
+for batch in DataLoader(Texts(), batch_sampler=None if kind == "slices" else batches,
+                        **({"sampler": batches, "batch_size": None} if kind == "slices" else {}),
+                        collate_fn=lambda items: [len(item) for item in items]):
+    print(batch, file=open("seen", "a"))
+"""
+
+
+@pytest.mark.parametrize(("kind", "told", "worst"), [
+    ("bins", "the longest were not looked for: they are packed into bins", "[4, 31]"),
+    ("arrays", "the longest were not among them: 31 of 40", "[3, 31]"),
+    ("tensors", "the longest were not among them: 31 of 40", "[3, 31]"),
+    ("sizes", "Texts: 2 of 2 batches were fed", "[1, 2]"), ("slices", "Texts: 2 of 2 batches were fed", "[1, 2]")])
+@pytest.mark.thorough(but=2)
+def test_whatever_a_sampler_gives_is_no_reason_to_end(fits, tmp_path, kind, told, worst):
+    """Packed texts are lists of lists, and ended the program; arrays did as well."""
+    def seen():
+        lines = (tmp_path / "seen").read_text().splitlines()
+        (tmp_path / "seen").unlink()
+        return lines
+    assert told in fits(PACKED, "--gpu", "1GiB", arguments=(kind,)).text
+    plain = seen()
+    fits(PACKED, "--gpu", "1GiB", "--worst-case", arguments=(kind,))
+    fed = seen()
+    assert len(fed) == len(plain) and fed[1:] == plain[1:] and fed[0] == worst
 
 
 def test_where_the_order_is_fixed_only_batches_that_come_are_fed(fits, tmp_path):
