@@ -190,9 +190,11 @@ std::string hint_of(const std::vector<std::string>& words) {
     return "; simulated GPUs are preloaded, and something took LD_PRELOAD away before it began "
            "(env -i, sudo, a container)";
   }
-  return any([](const std::string& line) {
-    return line.size() < 2000 && std::regex_search(line, wanted);
-  })
+  const std::vector<std::string> why = lines_of_exceptions(words);
+  return std::any_of(why.begin(), why.end(),
+                     [](const std::string& line) {
+                       return line.size() < 2000 && std::regex_search(line, wanted);
+                     })
              ? "; it seems to have wanted something from the network: have it fetched before, or "
                "give it weights and data of the same shape"
              : "";

@@ -117,6 +117,21 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
   return lines.empty() ? std::string() : lines.back();
 }
 
+std::vector<std::string> lines_of_exceptions(const std::vector<std::string>& lines) {
+  std::vector<std::string> found;
+  bool in_traceback = false;
+  for (const std::string& said : lines) {
+    const std::string_view line = without_rank(said);
+    if (begins_traceback(line)) {
+      in_traceback = true;
+    } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
+      in_traceback = false;
+      found.emplace_back(line);
+    }
+  }
+  return found.empty() ? lines : found;
+}
+
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most) {
   return {lines.end() - static_cast<std::ptrdiff_t>(std::min(most, lines.size())), lines.end()};
 }

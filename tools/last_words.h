@@ -32,6 +32,10 @@ std::vector<std::string> lines_said_last(const std::filesystem::path& file);
 /// that is not a launcher's about its children. Else the last line; empty of no lines.
 std::string why_it_ended(const std::vector<std::string>& lines);
 
+/// What exceptions said, of each its first line, where there were any. What others say beside them
+/// is not why a program ended: a logger's thread that sends what nobody waits for. Else all lines.
+std::vector<std::string> lines_of_exceptions(const std::vector<std::string>& lines);
+
 /// The last of them, `most` at most.
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);
 

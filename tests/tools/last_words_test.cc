@@ -91,6 +91,20 @@ TEST(LastWords, AreTheChildsWhereALauncherSaysThatOneFailed) {
             "KeyError: 'x'");
 }
 
+TEST(LastWords, TellExceptionsFromWhatIsLoggedBesideThem) {
+  const std::string said =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1\n"
+      "[rank0]: socket.gaierror: [Errno -2] Name or service not known\n"
+      "During handling of the above exception, another exception occurred:\n"
+      "Traceback (most recent call last):\n  File \"a.py\", line 9\nOSError: no weights\n"
+      "Retrying: Name or service not known\nWARNING:urllib3: Retrying\n";
+  EXPECT_EQ(lines_of_exceptions(lines_said(said)),
+            (std::vector<std::string>{"socket.gaierror: [Errno -2] Name or service not known",
+                                      "OSError: no weights"}));
+  const std::string fetch = "fatal: could not resolve host\nERROR: no data\n";
+  EXPECT_EQ(lines_of_exceptions(lines_said(fetch)), lines_said(fetch));
+}
+
 TEST(LastWords, KnowWhatAProgressBarCameTo) {
   EXPECT_EQ(lines_said("a\r\n 1 %\r50 %\r100 %\n \t\nb"),
             (std::vector<std::string>{"a", "100 %", "b"}));

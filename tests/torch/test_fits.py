@@ -274,6 +274,13 @@ def test_every_end_has_its_answer(fits, program, status, verdict, words):
     assert (said.row["reason"] is None) == (verdict is True)
 
 
+def test_what_is_logged_beside_is_not_why_it_ended(fits):
+    """A program's telemetry had no network, and "it seems to have wanted something from the network"."""
+    said = fits("import sys, torch; torch.zeros(9).cuda(); print('Retrying: Name or service not known', file=sys.stderr); [][0]",
+                "--gpu", "1GiB", status=1)
+    assert said.row["reason"].endswith("(IndexError: list index out of range) (train.py:1)")
+
+
 FOREVER = """
 import time, torch
 x = torch.zeros(50 << 20, dtype=torch.uint8, device="cuda")
