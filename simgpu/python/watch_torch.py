@@ -484,6 +484,7 @@ def _add(name):
 def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
+    _add("own_libraries.py")
     _add("watch_garbage.py")
     _add("watch_chance.py")
     if os.environ.get("SIMGPU_REPORT_DIR"):

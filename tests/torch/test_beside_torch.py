@@ -1,4 +1,6 @@
 """What programs ask of a GPU beside PyTorch: nvidia-smi, NVML, the driver."""
+import subprocess
+
 import pytest
 
 pytestmark = pytest.mark.one_torch
@@ -12,6 +14,38 @@ raise SystemExit(ctypes.CDLL(None).cuLinkCreate_v2() != 0)
 """)
     assert row["not_simulated"] == ["cuLinkCreate_v2"]
     assert row["reason"] == "it ended with status 1; it had asked for what is not simulated: cuLinkCreate_v2"
+
+
+def test_a_runtime_that_a_wheel_brought_is_the_simulated_one(dryrun, tmp_path):
+    """torchvision's, for one, of which vLLM opens the path; it was opened before there was a GPU, or is afterwards."""
+    (tmp_path / "runtime.c").write_text("int cudaRuntimeGetVersion(int* version) { *version = 7; return 0; }\n"
+                                        "int cudaOfItsOwn(void) { return 8; }\n")
+    for name in "libcudart.faf08d9a.so.13", "libcudart.faf08d9a.so.12", "libown.so.13":
+        subprocess.run(["cc", "-shared", "-fPIC", "runtime.c", "-o", name], cwd=tmp_path, check=True)
+    dryrun("--gpu", "1GiB", program="""
+import ctypes, os, pathlib, torch
+here = os.getcwd() + "/"
+def version(library):
+    number = ctypes.c_int()
+    assert library.cudaRuntimeGetVersion(ctypes.byref(number)) == 0
+    return number.value
+name = "libcudart.faf08d9a.so.13"
+early, bound = ctypes.CDLL(here + name), ctypes.CDLL(here + name)
+asked = bound.cudaRuntimeGetVersion
+own = bound.cudaOfItsOwn
+assert version(bound) == 7
+torch.zeros(1, device="cuda")
+simulated = version(ctypes.CDLL("libcudart.so.13"))
+assert simulated >= 13000
+assert version(early) == version(bound) == simulated and own() == 8
+number = ctypes.c_int()
+assert asked(ctypes.byref(number)) == 0 and number.value == simulated
+for late in here + name, os.fsencode(here + name), "/opt/cuda/lib64/libcudart.so":
+    assert version(ctypes.CDLL(late)) == simulated
+for other in "libcudart.faf08d9a.so.12", "libown.so.13":
+    assert version(ctypes.CDLL(here + other)) == 7
+ctypes.CDLL(None).getpid()
+""")
 
 
 def test_nvidia_smi_tells_of_simulated_gpus(dryrun):
