@@ -46,6 +46,15 @@ bool is_log_of_launcher(std::string_view line) {
          line.find("torch/distributed/") != line.npos;
 }
 
+// Who names all the choices that there are goes on for pages.
+std::string first_of(const std::string& text) {
+  constexpr std::size_t kMost = 300;  // bytes
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + " ...";
+}
+
 bool begins_traceback(std::string_view line) {
   return line.starts_with("Traceback (most recent call last)");
 }
@@ -113,8 +122,8 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
       goes_on = exception.ends_with(':');
     }
   }
-  if (!exception.empty()) return exception;
-  return lines.empty() ? std::string() : lines.back();
+  if (!exception.empty()) return first_of(exception);
+  return lines.empty() ? std::string() : first_of(lines.back());
 }
 
 std::vector<std::string> lines_of_exceptions(const std::vector<std::string>& lines) {

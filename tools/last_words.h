@@ -29,7 +29,8 @@ std::vector<std::string> without_launcher(std::vector<std::string> lines);
 std::vector<std::string> lines_said_last(const std::filesystem::path& file);
 
 /// The exception that ended a Python program: the first line after a traceback, of the last one
-/// that is not a launcher's about its children. Else the last line; empty of no lines.
+/// that is not a launcher's about its children. Else the last line; empty of no lines. 300 bytes of
+/// it at most.
 std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// What exceptions said, of each its first line, where there were any. What others say beside them

@@ -266,7 +266,8 @@ class _Loader:
                 "could_meet": self.could_meet() if fields and not even else {},
                 "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
         larger = any(one["seen"] < one["longest"] for one in fields.values()) or bool(told["could_meet"])
-        return {**told, "may_be_larger": larger and not told["fed_longest"], "text": self.text(told)}
+        may_be = larger and not told["fed_longest"] if fields or told["fed_longest"] else None  # nobody knows
+        return {**told, "may_be_larger": may_be, "text": self.text(told)}
 
     @staticmethod
     def text(told) -> str:
@@ -289,6 +290,10 @@ class _Loader:
         elif shorter:
             them = "those that came after a GPU was used" if told["missed"] else "them"
             text += f"; the longest{within} were not among {them}: {sizes(shorter, True)} (--worst-case feeds them)"
+        elif partly and not told["lengths"]:
+            text += (f"; whether the longest were among them is not known: of {told['items']:,} items {told['looked_at']:,} "
+                     f"were looked at in {LOOK_SECONDS:g} s")
+            text += "" if WORST_CASE else " (--worst-case looks longer, and feeds the longest)"
         elif told["one_size"]:
             text += f"; all items{within} are of one size"
         elif told["lengths"]:

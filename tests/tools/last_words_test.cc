@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "allocator/base/utf8.h"
+
 namespace gapless::tools {
 namespace {
 
@@ -89,6 +91,17 @@ TEST(LastWords, AreTheChildsWhereALauncherSaysThatOneFailed) {
   EXPECT_EQ(why("Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'x'\n" +
                 words_of_torchrun("-6")),
             "KeyError: 'x'");
+}
+
+TEST(LastWords, SayWhyInALineOrTwo) {
+  std::string choices = "ValueError: model_type not in [";
+  for (int i = 0; i < 200; ++i) choices += "'\xc3\xa9', ";
+  const std::string said = why("Traceback (most recent call last):\n  File \"a.py\"\n" + choices);
+  EXPECT_TRUE(choices.starts_with(said.substr(0, said.size() - 4)));
+  EXPECT_EQ(said.substr(said.size() - 4), " ...");
+  EXPECT_LE(said.size(), 304U);
+  EXPECT_EQ(valid_utf8(said), said);
+  EXPECT_EQ(why(choices), said);
 }
 
 TEST(LastWords, TellExceptionsFromWhatIsLoggedBesideThem) {

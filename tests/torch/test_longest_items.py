@@ -160,6 +160,30 @@ def test_what_workers_have_ready_was_not_fed(fits):
     assert "2 of 20 batches were fed; the longest were not among them: 10 of 100" in said.text
 
 
+SLOW = """
+import sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+torch.manual_seed(0)
+class Tokenized(Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.ones(10 + index)
+x = torch.zeros(1000, device="cuda")
+for _ in range(5):
+    for number, batch in enumerate(DataLoader(Tokenized(), 1, shuffle=True)):
+        if number == 5: break
+"""
+
+
+def test_where_there_was_no_time_to_look_nobody_knows(fits):
+    """It said only how many were fed, and of more than three such loaders that none had larger items."""
+    said = fits(SLOW, "--gpu", "1GiB")
+    assert [told["may_be_larger"] for told in said.row["data"]] == [None] * 5
+    assert "Tokenized: 6 of 400 batches were fed; whether the longest were among them is not known: of 400 items" in said.text
+    assert "in 0.5 s (--worst-case looks longer, and feeds the longest)" in said.text and "more loaders" not in said.text
+
+
 PACKED = """
 import sys, numpy, torch
 from torch.utils.data import DataLoader, Dataset
