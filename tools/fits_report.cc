@@ -190,7 +190,10 @@ std::string hint_of(const std::vector<std::string>& words) {
     return "; simulated GPUs are preloaded, and something took LD_PRELOAD away before it began "
            "(env -i, sudo, a container)";
   }
-  const std::vector<std::string> why = lines_of_exceptions(words);
+  // What others say beside an exception is not why a program ended: a logger's thread that sends
+  // what nobody waits for.
+  const std::vector<std::string> exceptions = exceptions_in(words);
+  const std::vector<std::string>& why = exceptions.empty() ? words : exceptions;
   return std::any_of(why.begin(), why.end(),
                      [](const std::string& line) {
                        return line.size() < 2000 && std::regex_search(line, wanted);

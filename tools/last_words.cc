@@ -102,43 +102,35 @@ std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
   return without_launcher(lines_said(std::string(std::istreambuf_iterator<char>(input), {})));
 }
 
-std::string why_it_ended(const std::vector<std::string>& lines) {
-  std::string exception;
+std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {
+  std::vector<std::string> exceptions;
   bool in_traceback = false;
   bool goes_on = false;  // what an exception says may begin on a line of its own
   for (const std::string& said : lines) {
     std::string_view line = without_rank(said);
     if (std::exchange(goes_on, false) && line.starts_with(' ')) {
       line.remove_prefix(line.find_first_not_of(' '));
-      exception += " " + std::string(line);
+      exceptions.back() += " " + std::string(line);
       continue;
     }
     if (begins_traceback(line)) {
       in_traceback = true;
     } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
       in_traceback = false;
-      if (exception.empty() || !is_of_launcher(line)) exception = line;
+      std::string& exception = exceptions.emplace_back(line);
       while (exception.ends_with(' ')) exception.pop_back();
       goes_on = exception.ends_with(':');
     }
   }
-  if (!exception.empty()) return first_of(exception);
-  return lines.empty() ? std::string() : first_of(lines.back());
+  return exceptions;
 }
 
-std::vector<std::string> lines_of_exceptions(const std::vector<std::string>& lines) {
-  std::vector<std::string> found;
-  bool in_traceback = false;
-  for (const std::string& said : lines) {
-    const std::string_view line = without_rank(said);
-    if (begins_traceback(line)) {
-      in_traceback = true;
-    } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
-      in_traceback = false;
-      found.emplace_back(line);
-    }
-  }
-  return found.empty() ? lines : found;
+std::string why_it_ended(const std::vector<std::string>& lines) {
+  const std::vector<std::string> exceptions = exceptions_in(lines);
+  const auto own = std::find_if_not(exceptions.rbegin(), exceptions.rend(), is_of_launcher);
+  if (own != exceptions.rend()) return first_of(*own);
+  if (!exceptions.empty()) return first_of(exceptions.front());
+  return lines.empty() ? std::string() : first_of(lines.back());
 }
 
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most) {

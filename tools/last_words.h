@@ -28,14 +28,12 @@ std::vector<std::string> without_launcher(std::vector<std::string> lines);
 /// The same of a file's last 16 KiB; none where there is no such file.
 std::vector<std::string> lines_said_last(const std::filesystem::path& file);
 
-/// The exception that ended a Python program: the first line after a traceback, of the last one
-/// that is not a launcher's about its children. Else the last line; empty of no lines. 300 bytes of
-/// it at most.
-std::string why_it_ended(const std::vector<std::string>& lines);
+/// What exceptions of Python's said: of each the first line after its traceback.
+std::vector<std::string> exceptions_in(const std::vector<std::string>& lines);
 
-/// What exceptions said, of each its first line, where there were any. What others say beside them
-/// is not why a program ended: a logger's thread that sends what nobody waits for. Else all lines.
-std::vector<std::string> lines_of_exceptions(const std::vector<std::string>& lines);
+/// The exception that ended a Python program: the last that is not a launcher's about its children.
+/// Else the last line; empty of no lines. 300 bytes of it at most.
+std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// The last of them, `most` at most.
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);

@@ -232,7 +232,8 @@ class _Loader:
         self.fed.update(dict.fromkeys(items))
         self.items = max(self.items, len(items))
         self.any_order = self.any_order or _any_order(sampler)
-        self.packed = self.packed or _of_batch(batch) and any(_of_batch(one) and not isinstance(one, tuple) for one in batch)
+        self.packed = self.packed or _of_batch(batch) and any(
+            _of_batch(one) and not isinstance(one, tuple) for one in batch)
 
     def got(self, batch):
         """What is padded, or cut, to one length has the items for its first dimension; what is joined has not."""
@@ -264,7 +265,7 @@ class _Loader:
                 "looked_at": len(self.lengths.of) if self.lengths else 0,
                 "items": self.lengths.size if self.lengths else None,
                 "could_meet": self.could_meet() if fields and not even else {},
-                "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
+                "packed": self.packed, "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
         larger = any(one["seen"] < one["longest"] for one in fields.values()) or bool(told["could_meet"])
         may_be = larger and not told["fed_longest"] if fields or told["fed_longest"] else None  # nobody knows
         return {**told, "may_be_larger": may_be, "text": self.text(told)}
@@ -283,7 +284,9 @@ class _Loader:
         def sizes(fields, both):
             return ", ".join(f"{field} {one['seen']:,} of {one['longest']:,}".strip() if both else
                              f"{field} {one['longest']:,}".strip() for field, one in fields.items())
-        if told["fed_longest"]:
+        if told["fed_longest"] and told["packed"]:
+            text += "; every third was the one with the fullest bins"
+        elif told["fed_longest"]:
             text += f"; every third was of the longest items{within} ({sizes(told['lengths'], False)})"
         elif told["why_not"]:
             text += f"; the longest were not looked for: {told['why_not']}"
@@ -306,7 +309,7 @@ class _Loader:
 
 
 class _WatchedSampler:
-    def __init__(self, sampler, loader, told, ahead=0):
+    def __init__(self, sampler, loader, told, ahead):
         self.sampler, self.loader, self.told = sampler, loader, told
         self.ahead = collections.deque([None] * ahead)  # asked for, and given to nobody yet
 
@@ -338,9 +341,9 @@ def _watch_loader(iterator, loader, begun=False):
     if told is None:
         told = _loaders[loader] = _Loader(loader)
         _told.append(told)
-    asked = max(iterator._num_yielded, getattr(iterator, "_send_idx", 0)) if begun else 0
+    asked = max(iterator._num_yielded, getattr(iterator, "_send_idx", 0))
     sampler = iterator._index_sampler = _WatchedSampler(iterator._index_sampler, loader, told,
-                                                        asked - iterator._num_yielded if begun else 0)
+                                                        asked - iterator._num_yielded)
     if begun:
         told.batches, told.asked, told.missed = iterator._num_yielded, asked, True
         iterator._sampler_iter = sampler.goes_on(iterator._sampler_iter)

@@ -463,7 +463,6 @@ def _leave_quickly(phase, _facts):
     that files are closed: what those have not written yet is written in place of it."""
     if phase != "start" or not sys.is_finalizing():
         return
-    gc.callbacks.remove(_leave_quickly)
     for one in gc.get_objects():
         if type(one) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
             with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone

@@ -226,7 +226,8 @@ def test_whatever_a_sampler_gives_is_no_reason_to_end(fits, tmp_path, kind, told
         return lines
     assert told in fits(PACKED, "--gpu", "1GiB", arguments=(kind,)).text
     plain = seen()
-    fits(PACKED, "--gpu", "1GiB", "--worst-case", arguments=(kind,))
+    worst_case = fits(PACKED, "--gpu", "1GiB", "--worst-case", arguments=(kind,)).text
+    assert ("every third was the one with the fullest bins" in worst_case) == (kind == "bins")
     fed = seen()
     assert len(fed) == len(plain) and fed[1:] == plain[1:] and fed[0] == worst
 
