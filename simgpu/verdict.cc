@@ -20,8 +20,8 @@ bool gave_up(const ProcessEnd& end) {
   return end.how == How::exited ? end.code != 0 : end.how == How::signalled && end.code == SIGABRT;
 }
 
-// What its exception is, a process tells when it is past it, on its way out: a launcher that ends
-// the other ranks when one has failed may meet it there.
+// What its exception is, a process tells before it is on its way out: a launcher that ends the
+// other ranks when one has failed may meet it there.
 bool was_ended(const ProcessEnd& end) {
   return end.how == How::not_known || end.how == How::running || end.how == How::signalled;
 }
@@ -48,7 +48,9 @@ std::string how_it_ended(const ProcessFacts& facts) {
   std::string text;
   switch (facts.end.how) {
     case How::not_known:
-      return "it left no word of its end: it was killed, most likely";
+      if (!facts.exception) return "it left no word of its end: it was killed, most likely";
+      text = "it was ended by others on its way out";
+      break;
     case How::running:
       return "it was still running when the command had ended";
     case How::continued:

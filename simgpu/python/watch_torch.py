@@ -327,6 +327,20 @@ def _in_thread(arguments, otherwise=threading.excepthook):
 
 
 @_quietly
+def _ended():
+    error = _exception()
+    if error is not None:
+        _write(exception=error)
+
+
+def _in_main(*exception, otherwise=sys.excepthook):
+    """Tells at once: a launcher that ends the other ranks when one has failed may meet them on their way out, where what
+    was registered last runs first."""
+    _ended()
+    otherwise(*exception)
+
+
+@_quietly
 def _keep_to_the_allocator():
     """The one that was asked for, of torch's own two; programs that set PYTORCH_CUDA_ALLOC_CONF set that as well. Their
     other settings stay (tools/torch_settings.h)."""
@@ -496,6 +510,7 @@ def _watch():
     register_optimizer_step_pre_hook(_about_to_step)
     register_optimizer_step_post_hook(_step)
     threading.excepthook = _in_thread
+    sys.excepthook = _in_main
     torch._tensor_str._str = _makes_text(torch._tensor_str._str)
     torch.Tensor.__format__ = _makes_text(torch.Tensor.__format__)
     _callbacks.simgpu_watch(_read_back, _estimate, _quietly(_end))

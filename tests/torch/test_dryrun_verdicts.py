@@ -126,13 +126,15 @@ def test_what_is_said_of_ends(ends):
         assert words in said[name], said[name]
 
 
-def test_a_rank_that_is_killed_on_its_way_out(dryrun):
+@pytest.mark.parametrize("killed", ["first", "last"])
+def test_a_rank_that_is_killed_on_its_way_out(dryrun, killed):
     """A launcher that sees one rank fail ends the others, which may have failed too but are not quite gone."""
-    program = """
+    program = f"""
 import atexit, os, signal, sys
 if "rank" in sys.argv:
-    atexit.register(os.kill, os.getpid(), signal.SIGKILL)  # the last to be called
+    if "{killed}" == "last": atexit.register(os.kill, os.getpid(), signal.SIGKILL)
     import torch
+    if "{killed}" == "first": atexit.register(os.kill, os.getpid(), signal.SIGKILL)
     torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
 else:
     import subprocess
@@ -141,7 +143,7 @@ else:
 """
     text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", program=program, status=3)
     assert row["fits"] is False and row["end"] == {"how": "not known"}
-    assert f"{row['pid']}: no: 900.00 MiB asked in step 0 (train.py:6), with 0 bytes allocated" in text
+    assert f"{row['pid']}: no: 900.00 MiB asked in step 0 (train.py:7), with 0 bytes allocated" in text
 
 
 def test_one_verdict_for_a_process_with_several_gpus(dryrun):

@@ -162,6 +162,9 @@ TEST(Verdict, OtherErrorsLeaveItOpenAndSayWhich) {
   EXPECT_EQ(judge(ended(How::signalled, SIGKILL, 1)).reason, "it was ended by SIGKILL");
   EXPECT_EQ(judge(ended(How::signalled, SIGABRT)).reason, "it was ended by SIGABRT");
   EXPECT_THAT(judge(ended(How::not_known, 0, 1)).reason, HasSubstr("no word of its end"));
+  ProcessFacts met = raised("ValueError", false);
+  met.end = {How::not_known, 0};
+  EXPECT_EQ(judge(met).reason, "it was ended by others on its way out (ValueError: words)");
   EXPECT_THAT(judge(ended(How::running, 0)).reason, HasSubstr("still running"));
 }
 
