@@ -59,6 +59,12 @@ bool begins_traceback(std::string_view line) {
   return line.starts_with("Traceback (most recent call last)");
 }
 
+// Between the tracebacks of exceptions that led to each other.
+bool is_between(std::string_view line) {
+  return line.starts_with("During handling of the above exception") ||
+         line.starts_with("The above exception was the direct cause");
+}
+
 }  // namespace
 
 std::vector<std::string> lines_said(std::string_view text) {
@@ -108,8 +114,8 @@ std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {
   bool goes_on = false;  // what an exception says may begin on a line of its own
   for (const std::string& said : lines) {
     std::string_view line = without_rank(said);
-    if (std::exchange(goes_on, false) && line.starts_with(' ')) {
-      line.remove_prefix(line.find_first_not_of(' '));
+    if (std::exchange(goes_on, false) && !begins_traceback(line) && !is_between(line)) {
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
       exceptions.back() += " " + std::string(line);
       continue;
     }

@@ -27,6 +27,13 @@ TEST(LastWords, AreTheExceptionWhateverItsMessageGoesOnWith) {
                 "ImportError: \n\n        torchao not installed.\n        See the guide.\n"),
             "ImportError: torchao not installed.");
   EXPECT_EQ(why(""), "");
+  EXPECT_EQ(why("Traceback (most recent call last):\n  File \"a.py\", line 1\nImportError: \n"
+                "From version 2.9 on, b is required.\nInstall it:\n  pip install b\n"),
+            "ImportError: From version 2.9 on, b is required.");
+  EXPECT_EQ(why("Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: \n"
+                "\nDuring handling of the above exception, another exception occurred:\n\n"
+                "Traceback (most recent call last):\n  File \"a.py\", line 3\nBusyError: \n"),
+            "BusyError:");
 }
 
 TEST(LastWords, AreTheLastExceptionThatIsNoLaunchers) {
