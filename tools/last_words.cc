@@ -1,6 +1,7 @@
 #include "tools/last_words.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -59,10 +60,13 @@ bool begins_traceback(std::string_view line) {
   return line.starts_with("Traceback (most recent call last)");
 }
 
-// Between the tracebacks of exceptions that led to each other.
-bool is_between(std::string_view line) {
-  return line.starts_with("During handling of the above exception") ||
-         line.starts_with("The above exception was the direct cause");
+// Of an exception whose message begins on a line of its own: neither a rule ("=====") nor what
+// stands between the tracebacks of exceptions that led to each other.
+bool may_be_message(std::string_view line) {
+  return std::any_of(line.begin(), line.end(),
+                     [](unsigned char c) { return c >= 0x80 || std::isalnum(c) != 0; }) &&
+         !begins_traceback(line) && !line.starts_with("During handling of the above exception") &&
+         !line.starts_with("The above exception was the direct cause");
 }
 
 }  // namespace
@@ -114,8 +118,8 @@ std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {
   bool goes_on = false;  // what an exception says may begin on a line of its own
   for (const std::string& said : lines) {
     std::string_view line = without_rank(said);
-    if (std::exchange(goes_on, false) && !begins_traceback(line) && !is_between(line)) {
-      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (std::exchange(goes_on, false) && may_be_message(line)) {
+      line.remove_prefix(line.find_first_not_of(' '));
       exceptions.back() += " " + std::string(line);
       continue;
     }
