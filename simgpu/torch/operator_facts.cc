@@ -17,10 +17,11 @@ bool is_one_of(const std::string& name, const std::array<std::string_view, N>& n
 }
 
 // In place, of whatever was there before.
-constexpr std::array<std::string_view, 12> kFills = {
-    "aten::copy_",   "aten::fill_",      "aten::zero_",        "aten::uniform_",
-    "aten::normal_", "aten::random_",    "aten::exponential_", "aten::bernoulli_",
-    "aten::cauchy_", "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_"};
+constexpr std::array<std::string_view, 13> kFills = {
+    "aten::copy_",         "aten::fill_",      "aten::zero_",        "aten::uniform_",
+    "aten::normal_",       "aten::random_",    "aten::exponential_", "aten::bernoulli_",
+    "aten::cauchy_",       "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_",
+    "aten::_foreach_copy_"};
 
 // In place as well: some of the numbers, and each by itself.
 constexpr std::array<std::string_view, 11> kWritesInPart = {
@@ -75,6 +76,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   if (!schema.overload_name().empty()) facts.name += "." + schema.overload_name();
   const bool fills = is_one_of(facts.base, kFills);
   const bool only_writes = is_one_of(facts.base, kOnlyWrite);
+  bool shares_out = false;
   for (const c10::Argument& argument : schema.arguments()) {
     Argument made;
     if (holds_tensors(argument.type())) {
@@ -88,6 +90,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
       facts.writes = facts.writes || is_written(argument);
     }
     const auto place = static_cast<int>(facts.arguments.size());
+    shares_out = shares_out || (argument.name() == "scalars" && made.role != Role::other);
     if (argument.name() == "generator") facts.generator = place;
     if (argument.name() == "dim") facts.dim = place;
     facts.arguments.push_back(made);
@@ -101,6 +104,8 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
                      facts.base.find("cudnn_attention") != std::string::npos;
   facts.for_ampere_in_bfloat16 = facts.base.find("efficient_attention") != std::string::npos;
   facts.in_part = is_one_of(facts.base, kWritesInPart);
+  // Where "scalars" are a tensor, its numbers belong to the elements.
+  facts.by_element = facts.base.rfind("aten::_foreach_", 0) == 0 && !shares_out;
   facts.copies = facts.base == "aten::copy_";
   facts.reads_back = facts.base == "aten::_local_scalar_dense";
   if (facts.base == "aten::masked_select") {

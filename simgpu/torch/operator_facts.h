@@ -41,6 +41,7 @@ struct OperatorFacts {
   int dim = -1;             // "dim"
   bool writes = false;      // any argument
   bool in_part = false;     // some numbers of its first argument, each by itself
+  bool by_element = false;  // the same with each element of its lists (list_elements.h)
   bool computable = false;  // on the CPU, to the same result
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
   bool reads_back = false;  // aten::_local_scalar_dense

@@ -8,16 +8,22 @@
 // nobody knows and with ones: there it gives the same numbers.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <optional>
+
+#include "simgpu/torch/computation.h"
 
 namespace gapless::simgpu {
 
-/// Makes that number of all those in the twin of a tensor of which nothing is known
-/// (device_tensor.h). Returns the least that is known of the others.
-int fill_unknown(const at::Tensor& twin, const at::Tensor& tensor, int number);
+/// With one number and with another for what nobody knows.
+struct InPart {
+  Computation with_zeros, with_ones;
+};
 
-/// The tensor holds, with that knowledge, what an operator made the same with zeros and with ones.
-void write_part(const at::Tensor& tensor, const at::Tensor& with_zeros, const at::Tensor& with_ones,
-                int knowledge);
+/// Of an operator that writes to some places of its first argument (in_part), of which not all is
+/// known; none where nothing of it can be.
+std::optional<InPart> prepare_part(const OperatorFacts& facts, const c10::IValue* arguments);
+
+/// Whether its first argument, `tensor`, holds what is known now.
+bool keep_part(const c10::OperatorHandle& op, InPart& part, const at::Tensor& tensor);
 
 }  // namespace gapless::simgpu

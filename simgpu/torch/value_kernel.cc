@@ -1,28 +1,25 @@
 #include "simgpu/torch/value_kernel.h"
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/util/irange.h>
 
 #include "simgpu/torch/certain_flags.h"
+#include "simgpu/torch/computation.h"
 #include "simgpu/torch/device_tensor.h"
-#include "simgpu/torch/drawn_numbers.h"
 #include "simgpu/torch/guesses.h"
+#include "simgpu/torch/list_elements.h"
 #include "simgpu/torch/operator_scope.h"
 #include "simgpu/torch/partly_written.h"
+#include "simgpu/torch/tensors_in.h"
 
 namespace gapless::simgpu {
 namespace {
 
 using Role = OperatorFacts::Role;
 using Guess = OperatorFacts::Guess;
-
-// Each may be looked at by itself, for up to a microsecond.
-constexpr std::int64_t kMostInPart = 1 << 18;
 
 bool is_integer(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
@@ -35,204 +32,10 @@ bool may_steer(const at::Tensor& tensor) {
   return is_integer(tensor) && type != at::kByte && type != at::kChar && is_small(tensor);
 }
 
-// Calls f(tensor) for each that an argument or a result holds, until f is false.
-template <class F>
-bool each_tensor(const c10::IValue& value, F&& f) {
-  if (value.isTensor()) return !value.toTensor().defined() || f(value.toTensor());
-  if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) {
-      if (!each_tensor(element, f)) return false;
-    }
-  }
-  return true;
-}
-
-// The same with each tensor made another.
-template <class F>
-c10::IValue with_tensors(const c10::IValue& value, F&& f) {
-  if (value.isTensor()) return value.toTensor().defined() ? f(value.toTensor()) : value;
-  if (value.isList()) {
-    c10::impl::GenericList made(value.toList().elementType());
-    for (const c10::IValue& element : value.toListRef()) made.push_back(with_tensors(element, f));
-    return made;
-  }
-  return value;
-}
-
-std::optional<at::Device> device_in(const c10::IValue* arguments, std::size_t count) {
-  std::optional<at::Device> device;
-  for (std::size_t i = 0; i < count && !device; ++i) {
-    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (tensor.is_cuda()) device = tensor.device();
-      return !device;
-    });
-    if (arguments[i].isDevice()) device = arguments[i].toDevice();
-  }
-  return device;
-}
-
 }  // namespace
-
-// What is to be run on the CPU: arguments, then results.
-struct ValueKernel::Computation {
-  Stack stack;
-  std::vector<at::Tensor> written;  // twins of what the operator writes to
-  int knowledge = kKnown;
-  bool done = false;
-};
-
-// The same, with one number and with another for what nobody knows.
-struct ValueKernel::InPart {
-  Computation with_zeros, with_ones;
-};
 
 ValueKernel::ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel)
     : facts_(std::move(facts)), kernel_(std::move(kernel)) {}
-
-int ValueKernel::look(const c10::IValue* arguments, std::size_t from) const {
-  int least = kKnown;
-  for (const std::size_t i : c10::irange(from, facts_.arguments.size())) {
-    const Role role = facts_.arguments[i].role;
-    if (role == Role::other) continue;
-    const bool is_whole = each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      const bool on_device = is_on_device(tensor);
-      if (!on_device && !(tensor.is_cpu() && tensor.layout() == at::kStrided)) return false;
-      if (facts_.arguments[i].resized) return true;
-      if (!is_small(tensor)) return false;
-      if (on_device && role != Role::writes) least = std::min(least, knowledge_of(tensor));
-      return least != kNone;
-    });
-    if (!is_whole) return kNone;
-  }
-  return least;
-}
-
-std::vector<at::Tensor> ValueKernel::written_by(const c10::IValue* arguments, bool computes) const {
-  std::vector<at::Tensor> written;
-  if (!facts_.writes) return written;
-  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
-    const Role role = facts_.arguments[i].role;
-    if (role != Role::writes && role != Role::reads_and_writes) continue;
-    if (facts_.arguments[i].tells_infinite && !computes) continue;
-    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      written.push_back(tensor);
-      return true;
-    });
-  }
-  return written;
-}
-
-ValueKernel::Computation ValueKernel::prepare(const c10::IValue* arguments, int knowledge) const {
-  Computation made;
-  made.knowledge = knowledge;
-  for (const std::size_t i : c10::irange(facts_.arguments.size())) {
-    const OperatorFacts::Argument& fact = facts_.arguments[i];
-    if (static_cast<int>(i) == facts_.generator) {
-      const auto device = device_in(arguments, facts_.arguments.size());
-      made.stack.emplace_back(at::make_generator<at::CPUGeneratorImpl>(
-          seed_for(arguments[i], device.value_or(at::Device(at::kCUDA, 0)))));
-      // Any permutation is as good; of draws, others would come.
-      if (facts_.base != "aten::randperm") made.knowledge = std::min(made.knowledge, kLikely);
-      continue;
-    }
-    if (arguments[i].isDevice()) {
-      made.stack.emplace_back(at::Device(at::kCPU));
-      continue;
-    }
-    made.stack.push_back(with_tensors(arguments[i], [&](const at::Tensor& tensor) {
-      if (!tensor.is_cuda()) {
-        if (fact.role != Role::reads) made.written.push_back(tensor);
-        return tensor;
-      }
-      const at::Tensor twin =
-          fact.resized ? at::Tensor(at::detail::empty_strided_cpu({0}, {1}, tensor.scalar_type()))
-          : fact.role == Role::writes ? empty_twin_of(tensor)
-                                      : twin_of(tensor);
-      if (fact.role != Role::reads) made.written.push_back(twin);
-      return twin;
-    }));
-  }
-  return made;
-}
-
-bool ValueKernel::compute(const c10::OperatorHandle& op, Computation& computation) {
-  try {
-    const OnCpu on_cpu;
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &computation.stack);
-    computation.done = true;
-  } catch (const std::exception&) {
-    // It cannot be had there, or is an error that a GPU asserts.
-    computation.done = false;
-  }
-  return computation.done;
-}
-
-// Of an operator that writes to some places of its first argument, of which not all is known.
-std::optional<ValueKernel::InPart> ValueKernel::prepare_part(const c10::IValue* arguments) const {
-  if (!facts_.in_part || !facts_.computable || !arguments[0].isTensor()) return std::nullopt;
-  const at::Tensor& tensor = arguments[0].toTensor();
-  if (!is_on_device(tensor) || !is_small(tensor) || tensor.numel() > kMostInPart) {
-    return std::nullopt;
-  }
-  const int knowledge = look(arguments, 1);
-  if (knowledge == kNone) return std::nullopt;
-  const OnCpu on_cpu;
-  InPart made{prepare(arguments, knowledge), prepare(arguments, knowledge)};
-  try {
-    fill_unknown(made.with_ones.written.front(), tensor, 1);
-    const int least = fill_unknown(made.with_zeros.written.front(), tensor, 0);
-    made.with_zeros.knowledge = std::min(knowledge, least);
-  } catch (const std::exception&) {  // numbers of a type that has no such operators
-    return std::nullopt;
-  }
-  return made;
-}
-
-bool ValueKernel::keep_part(const c10::OperatorHandle& op, InPart& part, const at::Tensor& tensor) {
-  if (!compute(op, part.with_zeros) || !compute(op, part.with_ones)) return false;
-  try {
-    const OnCpu on_cpu;
-    write_part(tensor, part.with_zeros.written.front(), part.with_ones.written.front(),
-               part.with_zeros.knowledge);
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
-}
-
-void ValueKernel::keep(const Computation& computation, Stack& results,
-                       const std::vector<at::Tensor>& written) const {
-  const OnCpu on_cpu;
-  const auto take = [&](const at::Tensor& there, const at::Tensor& here) {
-    if (!is_on_device(there)) return;
-    if (here.defined() && there.sizes() == here.sizes() &&
-        there.scalar_type() == here.scalar_type()) {
-      write_values(there, here, computation.knowledge);
-    } else {
-      forget_values(there);
-    }
-  };
-  for (const std::size_t i : c10::irange(written.size())) take(written[i], computation.written[i]);
-  const std::size_t first = results.size() - facts_.fresh.size();
-  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
-    c10::IValue& there = results[first + i];
-    if (!facts_.fresh[i]) {
-      if (!there.isTensor() && !there.isList()) there = computation.stack[i];  // aten::equal's
-      continue;
-    }
-    std::vector<at::Tensor> here;
-    each_tensor(computation.stack[i], [&](const at::Tensor& tensor) {
-      here.push_back(tensor);
-      return true;
-    });
-    std::size_t next = 0;
-    each_tensor(there, [&](const at::Tensor& tensor) {
-      take(tensor, next < here.size() ? here[next] : at::Tensor());
-      ++next;
-      return true;
-    });
-  }
-}
 
 void ValueKernel::forget(const Stack& results, const std::vector<at::Tensor>& written) const {
   for (const at::Tensor& tensor : written) {
@@ -440,16 +243,20 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
       size_known = std::min(size_known, captures ? kNone : knowledge_of(from));
     }
   }
-  const int knowledge = captures ? kNone : look(arguments);
+  const int knowledge = captures ? kNone : least_known(facts_, arguments);
   const auto most = size_known == kKnown ? std::nullopt : most_of_size(arguments);
   const bool counts = knowledge != kKnown && counts_unknown(arguments);
   const bool computes = facts_.computable && knowledge != kNone && !most;
   std::optional<InPart> part;
-  if (!computes && !captures) part = prepare_part(arguments);
-  const std::vector<at::Tensor> written = written_by(arguments, computes);
+  std::optional<SomeElements> some;
+  if (!computes && !captures) {
+    part = prepare_part(facts_, arguments);
+    some = prepare_elements(facts_, arguments);
+  }
+  const std::vector<at::Tensor> written = written_by(facts_, arguments, computes);
   Computation computation;
   if (computes) {
-    computation = prepare(arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
+    computation = prepare(facts_, arguments, only_asks_if_finite(arguments) ? kKnown : knowledge);
   }
   const auto follows =
       computes || captures ? std::nullopt : follows_from_certain(facts_, arguments);
@@ -480,13 +287,14 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   const bool computed = computes && (computation.done || compute(op, computation));
   if (computed) {
-    keep(computation, *stack, written);
+    keep(facts_, computation, *stack, written);
   } else if (part && keep_part(op, *part, written.front())) {
     return;
   } else if (facts_.copies) {
     return;  // as bytes, they took along what is known of them
   } else {
     forget(*stack, written);
+    if (some) keep_elements(op, facts_, *some, *stack);
     if (facts_.failures >= 0) keep_no_failures(*stack);
     if (follows) return keep_certain(*follows, *stack);
   }

@@ -30,22 +30,7 @@ class ValueKernel final : public c10::OperatorKernel {
 
  private:
   using Stack = torch::jit::Stack;
-  struct Computation;
-  struct InPart;
 
-  /// The least that is known of what it reads, from that argument on; kNone also where that is too
-  /// much to compute with.
-  [[nodiscard]] int look(const c10::IValue* arguments, std::size_t from = 0) const;
-  /// What becomes another, as far as is known where its numbers are not computed.
-  [[nodiscard]] std::vector<at::Tensor> written_by(const c10::IValue* arguments,
-                                                   bool computes) const;
-  [[nodiscard]] Computation prepare(const c10::IValue* arguments, int knowledge) const;
-  [[nodiscard]] std::optional<InPart> prepare_part(const c10::IValue* arguments) const;
-  static bool compute(const c10::OperatorHandle& op, Computation& computation);
-  static bool keep_part(const c10::OperatorHandle& op, InPart& part, const at::Tensor& tensor);
-  /// What has not the CPU's sizes, nobody knows.
-  void keep(const Computation& computation, Stack& results,
-            const std::vector<at::Tensor>& written) const;
   void forget(const Stack& results, const std::vector<at::Tensor>& written) const;
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;

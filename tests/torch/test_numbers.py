@@ -40,6 +40,31 @@ def test_what_is_written_to_some_places_is_known_there(dryrun):
         assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:10")
 
 
+BY_ELEMENT = """
+import torch
+
+given = torch.tensor([3, 4]).cuda()
+computed = (torch.randn(8, 1 << 20, device="cuda") @ torch.randn(1 << 20, 8, device="cuda")).long()
+lengths, ids = torch.empty_like(given), torch.empty_like(computed)
+torch._foreach_copy_([ids, lengths], [computed, given])
+assert lengths.tolist() == [3, 4]
+torch._foreach_add_([lengths, ids], [2, 5])
+assert lengths.tolist() == [5, 6]
+torch._foreach_add_([ids, lengths, torch.randn(8, 1 << 20, device="cuda")], 1)
+assert torch._foreach_mul([ids, lengths], torch.tensor(2).cuda())[1].tolist() == [12, 14]
+"""
+
+
+def test_what_is_done_with_many_is_known_of_those_that_are_known(dryrun):
+    """sglang copies the lengths of its texts together with what was computed."""
+    _, rows = dryrun("--gpu", "2GiB", program=BY_ELEMENT)
+    assert rows[0]["fits"] is True and rows[0]["estimates_from"] is None, rows[0]
+    for more in ("ids[0, 0].item()", "torch._foreach_add([lengths, ids], 1)[1].tolist()",
+                 "torch._foreach_mul_([lengths], ids[0, 0]); lengths.tolist()"):
+        _, rows = dryrun("--gpu", "2GiB", program=BY_ELEMENT + more)
+        assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:13"), more
+
+
 UNKNOWN = """
 import torch
 
