@@ -23,11 +23,18 @@ bool gave_up(const ProcessEnd& end) {
 // What its exception is, a process tells before it is on its way out: a launcher that ends the
 // other ranks when one has failed may meet it there.
 bool was_ended(const ProcessEnd& end) {
-  return end.how == How::not_known || end.how == How::running || end.how == How::signalled;
+  return end.how == How::not_known || end.how == How::running || end.how == How::signalled ||
+         end.how == How::stopped;
 }
 
 bool ended_well(const ProcessEnd& end) {
   return end.how == How::continued || (end.how == How::exited && end.code == 0);
+}
+
+// A server that the program had started ends when the program needs it no more.
+bool was_done(const ProcessFacts& facts) {
+  return facts.end.how == How::stopped && !facts.command_failed && !facts.exception &&
+         facts.out_of_memory == facts.survived;
 }
 
 // Of the errors that follow a refusal in the same breath, the refusal is the cause; where memory
@@ -36,7 +43,10 @@ bool ended_by_refusal(const ProcessFacts& facts) {
   if (facts.thread_ended) return ended_well(facts.end) || gave_up(facts.end);
   // A notebook's kernel hands its exceptions to who asked, and ends well itself.
   const bool exited_well = facts.end.how == How::exited && facts.end.code == 0;
-  if (facts.command_failed && exited_well && facts.out_of_memory > facts.survived) return true;
+  if (facts.command_failed && (exited_well || facts.end.how == How::stopped) &&
+      facts.out_of_memory > facts.survived) {
+    return true;
+  }
   const bool raised = facts.exception && facts.exception->out_of_memory;
   if (raised && was_ended(facts.end)) return true;
   if (!gave_up(facts.end)) return false;
@@ -57,6 +67,9 @@ std::string how_it_ended(const ProcessFacts& facts) {
       return "the program that took its place is judged for itself";
     case How::replaced:
       return "another program took its place, of whose end nothing is known";
+    case How::stopped:
+      text = fmt::format("the program itself ended it, by {}", signal_name(facts.end.code));
+      break;
     case How::exited:
       text = fmt::format("it ended with status {}", facts.end.code);
       break;
@@ -85,6 +98,8 @@ std::string name_of(How how) {
       return "exited";
     case How::signalled:
       return "signal";
+    case How::stopped:
+      return "stopped";
     case How::continued:
       return "continued";
     case How::replaced:
@@ -135,7 +150,7 @@ Verdict judge(const ProcessFacts& facts) {
           "it may fit (gc.collect() after each step shows whether it does)",
           format_bytes(*facts.in_pieces_after)));
     }
-  } else if (ended_well(facts.end)) {
+  } else if (ended_well(facts.end) || was_done(facts)) {
     verdict.fits = Fits::yes;
     verdict.caught = facts.out_of_memory;
     // Twice as much: while it is there, other memory lies elsewhere, and cached memory fits less.

@@ -6,6 +6,10 @@
 //                          collection of Python's garbage freed
 //                          stopped (--steps) before each         not known
 //                          optimizer had made a step
+//   ended by another of    which ended well, as the others did   yes
+//   the program's own      with an error, or others did          not known
+//                          with an error, and it was last out    no
+//                          of memory
 //   ended with an error    by out of memory                      no
 //                          with enough garbage to be collected   not known
 //                          in pieces, after such a collection    not known
@@ -25,11 +29,12 @@
 namespace gapless::simgpu {
 
 struct ProcessEnd {
+  /// `stopped`: by another process of the command, after it had said its last words.
   /// `continued`: by another program in its place that used GPUs too, and is judged for itself.
   /// `replaced`: by one that did not, of whose end nothing is known.
-  enum class How { not_known, running, exited, signalled, continued, replaced };
+  enum class How { not_known, running, exited, signalled, stopped, continued, replaced };
   How how = How::not_known;
-  int code = 0;  // the exit status, or the signal
+  int code = 0;  // the exit status, or the signal that ended it
 };
 
 /// "exited", "signal", ...: as JSON has it.

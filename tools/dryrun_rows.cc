@@ -79,7 +79,9 @@ std::string allocator_used(const ProcessReport& report, const std::string& asked
 json end_of(const ProcessEnd& end) {
   json row = {{"how", name_of(end.how)}};
   if (end.how == ProcessEnd::How::exited) row["status"] = end.code;
-  if (end.how == ProcessEnd::How::signalled) row["signal"] = simgpu::signal_name(end.code);
+  const bool by_signal =
+      end.how == ProcessEnd::How::signalled || end.how == ProcessEnd::How::stopped;
+  if (by_signal) row["signal"] = simgpu::signal_name(end.code);
   return row;
 }
 

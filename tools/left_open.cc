@@ -52,10 +52,18 @@ std::string collectives_note(const nlohmann::json& row) {
          "GB were reported for a communicator. Leave room for them (--context 2GiB has some)";
 }
 
+std::string ended_note(const nlohmann::json& row) {
+  const nlohmann::json& end = member(row, "end");
+  if (member(row, "fits") != true || member(end, "how") != "stopped") return {};
+  return fmt::format("the program itself ended it, by {}: what it had still to do, it did not",
+                     member(end, "signal").get<std::string>());
+}
+
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
-  for (const std::string& note : {tight_note(row), collectives_note(row), older_gpu_note(row),
-                                  smaller_cards_note(row), found_kernels_note(row)}) {
+  for (const std::string& note :
+       {ended_note(row), tight_note(row), collectives_note(row), older_gpu_note(row),
+        smaller_cards_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

@@ -1,6 +1,7 @@
 // What a "yes" leaves open, of the card that the program will run on and of what it will find
 // there:
 //
+//   it was ended       by the program's own: it may have been about to ask for more
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
@@ -17,6 +18,9 @@ namespace gapless::tools {
 
 /// Sentences for the notes of a row that fits; none where nothing is left open.
 std::vector<std::string> left_open(const nlohmann::json& row);
+
+/// That another process of the program ended it. Empty where none did.
+std::string ended_note(const nlohmann::json& row);
 
 /// That it is tight: less is left than what context and libraries take, of which the simulated GPU
 /// has an estimate. Empty where more is.

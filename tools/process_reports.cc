@@ -49,7 +49,9 @@ ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_las
     case ProcessRecord::End::none:
       break;
   }
-  return {is_running(report.pid) ? How::running : How::not_known, 0};
+  if (is_running(report.pid)) return {How::running, 0};
+  return report.record.told_before_stop ? ProcessEnd{How::stopped, report.record.stopped_by}
+                                        : ProcessEnd{How::not_known, 0};
 }
 
 // The device of what watch_garbage.py tells, as it was used.
@@ -135,6 +137,24 @@ void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended&
   }
 }
 
+// Who ends a process of its own is done with it, unless something else went wrong: a launcher ends
+// the other ranks when one has failed.
+void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
+  using Fits = simgpu::Verdict::Fits;
+  const bool all_well = std::all_of(reports.begin(), reports.end(), [](const auto& report) {
+    return report.verdict.fits == Fits::yes;
+  });
+  if (all_well) return;
+  for (ProcessReport& report : reports) {
+    const ProcessEnd& end = report.facts.end;
+    if (report.verdict.fits != Fits::yes || end.how != ProcessEnd::How::stopped) continue;
+    report.verdict.fits = Fits::not_known;
+    report.verdict.reason =
+        fmt::format("the program itself ended it, by {}, when another had failed",
+                    simgpu::signal_name(end.code));
+  }
+}
+
 }  // namespace
 
 int ProcessReport::rank() const {
@@ -168,6 +188,7 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
     report.verdict = simgpu::judge(report.facts);
   }
   doubt_unexplained_failure(reports, started);
+  doubt_those_stopped_early(reports);
   const auto place = [](const ProcessReport& report) {
     const int rank = report.rank();
     return std::tuple(rank < 0, rank, report.pid, report.image);

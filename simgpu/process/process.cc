@@ -14,6 +14,7 @@
 #include "allocator/base/terminal_text.h"
 #include "simgpu/process/end_hook.h"
 #include "simgpu/process/python_watch.h"
+#include "simgpu/process/stop_hook.h"
 #include "simgpu/process/values.h"
 
 namespace gapless::simgpu {
@@ -64,6 +65,7 @@ Process& Process::get() {
   static auto* process = [] {
     auto* made = new Process(read_config());
     record_exit();
+    made->recorder.when_kept(&hear_of_stop);
     (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return made;
   }();

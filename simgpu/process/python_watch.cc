@@ -80,6 +80,10 @@ void tell_python_of_end() {
   if (python.find() && python.has_lock() != 0) end_callback();
 }
 
+void tell_python_of_stop() {
+  if (end_callback.is_set()) end_callback();
+}
+
 void tell_python_of_reads(unsigned long long count) { reads_callback(count); }
 
 void tell_python_of_estimate(int what) { estimate_callback(static_cast<unsigned long long>(what)); }

@@ -17,6 +17,8 @@ SIMGPU_API void watch_python();
 
 /// Python's last words, where the process ends without letting it say them.
 void tell_python_of_end();
+/// The same before another process ends it: from a thread of its own, without the lock.
+void tell_python_of_stop();
 /// The host has so often read back from one place what nobody knows. Call it without the lock.
 void tell_python_of_reads(unsigned long long count);
 /// For the first time, something followed from what nobody knows (Estimate). Call it without the

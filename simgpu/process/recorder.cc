@@ -82,6 +82,7 @@ void Recorder::keep() {
   stem_ = stem;
   kept_by_ = pid;
   at_.store(static_cast<ProcessRecord*>(mapped), std::memory_order_relaxed);
+  if (when_kept_ != nullptr) when_kept_(*at());
 }
 
 void Recorder::used(int device, int installed, const GpuProfile& gpu, std::uint64_t used_bytes) {

@@ -31,6 +31,9 @@ class SIMGPU_API Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// Who is to be told of the record once it is kept in a file, where it stays.
+  void when_kept(void (*tell)(ProcessRecord&)) { when_kept_ = tell; }
+
   /// With the lock of the process.
   void count(DriverCall call) { ++at()->calls[static_cast<std::size_t>(call)]; }
   /// Something followed from what nobody knows. Whether it is the first of its kind.
@@ -72,6 +75,9 @@ class SIMGPU_API Recorder {
   /// has no record of its own (vfork).
   void end(ProcessRecord::End how, int status);
 
+  /// What host memory the process takes. Takes no lock and allocates nothing.
+  void note_host_memory();
+
   /// Whether the calling process has a file of its own.
   [[nodiscard]] bool kept() const;
   /// "FOLDER/4711.0": the file's name without its ending; empty where nothing is kept.
@@ -84,12 +90,11 @@ class SIMGPU_API Recorder {
  private:
   [[nodiscard]] ProcessRecord* at() const { return at_.load(std::memory_order_relaxed); }
   void keep();
-  /// What host memory the process takes. Takes no lock and allocates nothing.
-  void note_host_memory();
 
   std::string folder_;
   std::string stem_;
   pid_t kept_by_ = 0;
+  void (*when_kept_)(ProcessRecord&) = nullptr;
   bool child_of_user_ = false;  // forked by a process that had used a GPU: CUDA is not for it
   ProcessRecord own_;
   std::atomic<ProcessRecord*> at_{&own_};

@@ -184,6 +184,46 @@ if __name__ == "__main__":
     assert "rank 1: no: 900.00 MiB asked in step 0 (train.py:7)" in text
 
 
+STOPS = """
+import signal, subprocess, sys, time
+if len(sys.argv) > 1:
+    import torch
+    kept = torch.empty(int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda")
+    for size in sys.argv[2:]:
+        if size == "raises": raise ValueError("no such column")
+        try: kept = torch.empty(int(size) << 20, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError: pass
+    print("ready", flush=True)
+    sys.stdin.read()
+def server(*sizes):
+    started = subprocess.Popen([sys.executable, "train.py", *map(str, sizes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    started.stdout.readline()
+    return started
+def stop(started, by):
+    started.send_signal(by)
+    started.wait()
+"""
+
+
+@pytest.mark.parametrize(("program", "status", "fits", "words"), [
+    ("stop(server(300), signal.SIGKILL)", 0, [True],
+     "the program itself ended it, by SIGKILL: what it had still to do, it did not"),
+    ("stop(server(300), signal.SIGTERM); sys.exit(4)", 4, [None], "the program itself ended it, by SIGTERM"),
+    ("stop(server(300, 1900), signal.SIGKILL); sys.exit(4)", 3, [False], "no: 1.86 GiB asked in step 0 (train.py:8)"),
+    ("stop(server(300, 1900), signal.SIGKILL)", 0, [None], "the program itself ended it, by SIGKILL"),
+    ("first = server(310); server(300, 'raises'); stop(first, signal.SIGTERM)", 0, [None, None],
+     "the program itself ended it, by SIGTERM, when another had failed")])
+@pytest.mark.thorough(but=3)
+def test_a_server_that_the_program_ends(dryrun, program, status, fits, words):
+    """What is ended by the program's own processes says its last words before; memory is all that is asked about."""
+    text, rows = dryrun("--gpu", "2GiB", "--context", "200MiB", program=STOPS + program, arguments=(), status=status)
+    assert [row["fits"] for row in rows] == fits, text
+    assert words in text
+    assert all(row["peak_requested_bytes"] in (300 << 20, 310 << 20) for row in rows)  # of its last words
+    if fits == [True]:
+        assert rows[0]["end"] == {"how": "stopped", "signal": "SIGKILL"}
+
+
 @pytest.mark.thorough
 def test_a_worker_that_its_launcher_kills_is_not_known(dryrun):
     text, rows = dryrun("--gpu", "1GiB,1GiB", "--context", "200MiB", program="""
@@ -201,7 +241,7 @@ time.sleep(60)
 """, status=3)
     assert [(row["rank"], row["fits"]) for row in rows] == [(0, None), (1, False)]
     assert [row["peak_allocated_bytes"] for row in rows] == [300 << 20] * 2
-    assert "rank 0: not known: it left no word of its end: it was killed, most likely" in text
+    assert "rank 0: not known: the program itself ended it, by SIGTERM" in text
 
 
 def test_children_that_use_no_gpu_have_no_rows(dryrun):

@@ -105,7 +105,7 @@ TEST(Verdict, OnlyAGoodEndIsAYes) {
 }
 
 TEST(Verdict, WhatIsKilledAfterItsExceptionEndedByThat) {
-  for (const How how : {How::not_known, How::running, How::signalled}) {
+  for (const How how : {How::not_known, How::running, How::signalled, How::stopped}) {
     ProcessFacts facts = raised("OutOfMemoryError", true, 1);
     facts.end = {how, SIGTERM};
     EXPECT_EQ(judge(facts).text(), "no");
@@ -114,6 +114,21 @@ TEST(Verdict, WhatIsKilledAfterItsExceptionEndedByThat) {
     facts.exception.reset();
     EXPECT_EQ(judge(facts).text(), "not known");
   }
+}
+
+TEST(Verdict, WhatTheProgramItselfEndsMayHaveBeenDone) {
+  ProcessFacts facts = ended(How::stopped, SIGKILL, 1, 1);
+  EXPECT_EQ(judge(facts).text(), "yes, after 1 out of memory");
+  facts.command_failed = true;
+  EXPECT_EQ(judge(facts).reason, "the program itself ended it, by SIGKILL");
+  // It was out of memory, and had no more since.
+  facts.survived = 0;
+  EXPECT_EQ(judge(facts).text(), "no");
+  facts.command_failed = false;
+  EXPECT_EQ(judge(facts).text(), "not known");
+  facts = raised("ValueError", false);
+  facts.end = {How::stopped, SIGTERM};
+  EXPECT_EQ(judge(facts).reason, "the program itself ended it, by SIGTERM (ValueError: words)");
 }
 
 TEST(Verdict, OutOfMemoryThatWasCaughtIsCounted) {
