@@ -146,6 +146,30 @@ TEST_F(FramesOfTwoTest, AnEdgeMayBeLongerThanAPage) {
   for (const BlockId block : used) give_back(block);
 }
 
+TEST_F(FramesOfTwoTest, AbsentPagesGoOnToTheirFramesEnd) {
+  home.remove_pages({5, 3});
+  home.remove_pages({10, 2});
+  const auto text_of = [](PageRange pages) {
+    return fmt::format("{}+{}", pages.first, pages.count);
+  };
+  EXPECT_EQ(text_of(home.absent_to_frame_end({6, 1}, 1)),
+            "6+2");  // 6 and 7, the last that are absent
+  EXPECT_EQ(text_of(home.absent_to_frame_end({6, 1}, 2)), "6+2");
+  EXPECT_EQ(text_of(home.absent_to_frame_end({5, 1}, 3)), "5+3");
+  EXPECT_EQ(text_of(home.absent_to_frame_end({10, 1}, 1)), "10+2");
+  EXPECT_EQ(text_of(home.absent_to_frame_end({10, 2}, 3)), "10+2");  // as it was: 12 is not there
+}
+
+TEST_F(FramesOfTwoTest, TheEndsOfOnePageAreNotJoined) {
+  // Free: 4 and 8 units at the ends of page 1, 6 at the begin of page 3.
+  std::vector<BlockId> used = {take(0, kPage), take(kPage + 4, 4), take(2 * kPage, kPage),
+                               take(3 * kPage + 6, kPage - 6), take(4 * kPage, 8 * kPage)};
+  EXPECT_EQ(text(planner.plan(12, kOne)), "0:1 1:3 at 10");
+  EXPECT_EQ(planner.plan(12, kOne).missing, 0U);
+  EXPECT_EQ(planner.plan(15, kOne).missing, 1U);
+  for (const BlockId block : used) give_back(block);
+}
+
 TEST_F(FramesOfTwoTest, ARepairExchangesWholeFrames) {
   windows.add(0x1000, 6, {4, 5, 8, 9, 1, 2});
   const BlockId in_use = take(9 * kPage, 3);

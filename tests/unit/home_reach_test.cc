@@ -55,6 +55,26 @@ TEST_F(HomeReach, APoolsHoleIsNotForOthers) {
   EXPECT_TRUE(home.is_free(others, both));
 }
 
+// Of two streams' holes that meet inside a page, each is found where it begins.
+//
+//   page 0    0 to 6: stream 1's    6 to 12: stream 2's    12 to 16: in use
+TEST_F(HomeReach, HolesThatMeetInAPageAreToldApart) {
+  home.add_pages({0, 1}, kAnyone, kNeverUsed);
+  const auto carve = [&](Unit begin, Unit size) {
+    return home.carve(home.hole_at(begin), {begin, size}, BlockState::live);
+  };
+  const BlockId lower = carve(0, 6);
+  const BlockId upper = carve(6, 6);
+  carve(12, 4);
+  home.free(lower, kOne, 5);
+  home.free(upper, kTwo, 7);
+  home.validate();
+  EXPECT_TRUE(home.is_free({6, 6}, {kTwo, 1}));
+  EXPECT_FALSE(home.is_free({6, 6}, {kOne, 6}));
+  EXPECT_TRUE(home.is_free({0, 6}, {kOne, 1}));
+  EXPECT_FALSE(home.is_free({0, 7}, {kOne, 9}));
+}
+
 // New memory comes between two holes, the one above freed later.
 //
 //   page    0         1          2
