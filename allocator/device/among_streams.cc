@@ -261,7 +261,7 @@ std::optional<DeviceHeap::Placed> DeviceHeap::place_without_wait(Unit size, Reac
   }
   if (!within_budget(missing, demand)) return {};
   if (!growth && !use_windows()) return {};
-  return map_window_or_grow(size, done, demand, growth);
+  return map_window_or_grow(size, done, growth);
 }
 
 void DeviceHeap::free_among_streams(BlockId block, Owner owner) {

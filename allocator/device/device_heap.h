@@ -409,8 +409,7 @@ class DeviceHeap {
   /// The same without mapping anything.
   Placed place_as_it_is(Unit size, const Terms& terms);
   /// The same by what must be mapped: a window, or that growth where it is no more memory.
-  Placed map_window_or_grow(Unit size, const Terms& terms, const Demand& demand,
-                            const std::optional<PageRange>& growth);
+  Placed map_window_or_grow(Unit size, const Terms& terms, const std::optional<PageRange>& growth);
   [[nodiscard]] std::optional<PageRange> growth_on(Unit size, const Terms& terms) const;
   Placed grow_and_place(PageRange pages, Unit size, const Terms& terms);
   /// Creates so many pages; those created are in `added`, also after a failure.

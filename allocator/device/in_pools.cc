@@ -63,7 +63,7 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner, bool ca
   if (capturing) {
     if (take_over_in_capture(owner)) return place_in_own_pool(size, owner, capturing);
     terms.effort = Effort::map;
-    return map_window_or_grow(size, terms, {}, {});
+    return map_window_or_grow(size, terms, {});
   }
   terms.reach.others_up_to = streams_.now();  // what other streams freed in the pool
   terms.effort = Effort::map;
@@ -182,7 +182,7 @@ DeviceHeap::Placed DeviceHeap::place_for_capture(Unit size, Owner owner, const D
   const Placed placed = place_on(size, terms, demand);
   if (ends_search(placed)) return placed;
   terms.effort = Effort::create;
-  return map_window_or_grow(size, terms, demand, growth_on(size, terms));
+  return map_window_or_grow(size, terms, growth_on(size, terms));
 }
 
 // --- places that are known -----------------------------------------------------------------------

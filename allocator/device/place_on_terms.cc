@@ -33,7 +33,7 @@ DeviceHeap::Placed DeviceHeap::place_on(Unit size, const Terms& terms, const Dem
     if (ends_search(placed)) return placed;
     growth.reset();
   }
-  return map_window_or_grow(size, terms, demand, growth);
+  return map_window_or_grow(size, terms, growth);
 }
 
 DeviceHeap::Placed DeviceHeap::place_as_it_is(Unit size, const Terms& terms) {
@@ -54,7 +54,6 @@ DeviceHeap::Placed DeviceHeap::place_as_it_is(Unit size, const Terms& terms) {
 }
 
 DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, const Terms& terms,
-                                                  const Demand& demand,
                                                   const std::optional<PageRange>& growth) {
   ++misses_;
   if (!use_windows()) return growth ? grow_and_place(*growth, size, terms) : failure();
@@ -65,7 +64,7 @@ DeviceHeap::Placed DeviceHeap::map_window_or_grow(Unit size, const Terms& terms,
     return failure(DriverStatus::out_of_memory);
   }
   if (creates && !terms.whole_pages) {
-    const auto repair = mapper_.plan_repair(size, terms.reach, plan, demand.volume_bytes);
+    const auto repair = mapper_.plan_repair(size, terms.reach, plan);
     if (repair) {
       const Placed placed = place_by_plan(*repair, size, terms, plan.calls);
       if (ends_search(placed)) return placed;

@@ -60,12 +60,9 @@ bool WindowMapper::is_there(const WindowSpot& spot, DeviceAddress address) const
 
 // --- planning a repair ---------------------------------------------------------------------------
 
-bool WindowMapper::missed_before(Unit size, std::uint64_t volume_bytes) {
+bool WindowMapper::missed_before(Unit size) {
   if (missed_.size() >= kMostSizes) missed_.clear();
-  const auto [first, is_new] = missed_.emplace(size, volume_bytes);
-  // The layers of a model ask for one size many times in a row; that is one time.
-  const std::uint64_t present_bytes = home_.present_pages() * page_bytes_;
-  return !is_new && volume_bytes - first->second > present_bytes / 2;
+  return !missed_.insert(size).second;
 }
 
 std::vector<WindowId> WindowMapper::idle_windows() const {
@@ -96,9 +93,8 @@ void WindowMapper::record_events(bool force) {
 }
 
 std::optional<WindowPlan> WindowMapper::plan_repair(Unit size, Reach reach,
-                                                    const WindowPlan& instead,
-                                                    std::uint64_t volume_bytes) {
-  const bool repeats = missed_before(size, volume_bytes);
+                                                    const WindowPlan& instead) {
+  const bool repeats = missed_before(size);
   const bool many = windows_.mapped_pages() + instead.calls > most_mapped() + 1;
   if ((repeats && !many) || instead.calls <= 2) return {};
   if (streams_.pending() && counters_.pages_mapped >= pages_at_poll_ + kPagesPerEvent) poll();

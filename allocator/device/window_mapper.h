@@ -19,7 +19,7 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "allocator/device/options.h"
@@ -74,10 +74,8 @@ class WindowMapper {
     return WindowPlanner(home_, windows_, blocks_, false).plan(size, reach);
   }
   /// A repair that takes fewer calls than `instead` and takes nothing from a program that repeats.
-  /// `volume_bytes`: all that was ever allocated. Where it lacks pages, it is planned again when
-  /// they are there.
-  std::optional<WindowPlan> plan_repair(Unit size, Reach reach, const WindowPlan& instead,
-                                        std::uint64_t volume_bytes);
+  /// Where it lacks pages, it is planned again when they are there.
+  std::optional<WindowPlan> plan_repair(Unit size, Reach reach, const WindowPlan& instead);
   /// The repair whose pages have been created.
   [[nodiscard]] std::optional<WindowPlan> plan_repair_again(Unit size, Reach reach,
                                                             std::uint32_t calls_below) const {
@@ -127,8 +125,8 @@ class WindowMapper {
     std::vector<Epoch> after;  // by stream: the epoch that must have completed
   };
 
-  /// Whether a request of that size missed before, and not just now.
-  bool missed_before(Unit size, std::uint64_t volume_bytes);
+  /// Whether a request of that size missed before.
+  bool missed_before(Unit size);
   /// The windows whose last frees are covered by completed events.
   [[nodiscard]] std::vector<WindowId> idle_windows() const;
   /// Closes the streams' epochs, if none is pending and enough was mapped since the last time.
@@ -160,10 +158,10 @@ class WindowMapper {
   WindowPlanner planner_;
   AddressSpace space_;
   std::deque<Retiring> retiring_;
-  std::unordered_map<Unit, std::uint64_t> missed_;  // by size: the volume when it first missed
-  std::uint64_t live_blocks_ = 0;                   // in all windows
-  std::uint64_t pages_at_event_ = 0;                // counters_.pages_mapped, when last recorded
-  std::uint64_t pages_at_poll_ = 0;                 // and when last asked
+  std::unordered_set<Unit> missed_;   // sizes
+  std::uint64_t live_blocks_ = 0;     // in all windows
+  std::uint64_t pages_at_event_ = 0;  // counters_.pages_mapped, when last recorded
+  std::uint64_t pages_at_poll_ = 0;   // and when last asked
   WindowCounters counters_;
 };
 
