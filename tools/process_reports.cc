@@ -24,13 +24,6 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Whether there is such a process, and it is no corpse that nobody has fetched.
-bool is_running(int pid) {
-  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t name_end = stat.rfind(')');  // the name may have any characters
-  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
-}
-
 ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_last_image) {
   using How = ProcessEnd::How;
   if (!is_last_image) return {How::continued, 0};
@@ -49,7 +42,7 @@ ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_las
     case ProcessRecord::End::none:
       break;
   }
-  if (is_running(report.pid)) return {How::running, 0};
+  if (simgpu::is_running(report.pid)) return {How::running, 0};
   return report.record.told_before_stop ? ProcessEnd{How::stopped, report.record.stopped_by}
                                         : ProcessEnd{How::not_known, 0};
 }

@@ -1,6 +1,7 @@
 #include "simgpu/process/process_record.h"
 
 #include <fstream>
+#include <iterator>
 
 namespace gapless::simgpu {
 
@@ -12,6 +13,13 @@ std::optional<ProcessRecord> read_record(const std::string& path) {
   record.unknown_workspaces[sizeof record.unknown_workspaces - 1] = '\0';
   record.not_simulated[sizeof record.not_simulated - 1] = '\0';
   return record;
+}
+
+bool is_running(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat", std::ios::binary);
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = stat.rfind(')');  // the name may have any characters
+  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
 }
 
 }  // namespace gapless::simgpu

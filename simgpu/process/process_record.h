@@ -97,4 +97,7 @@ struct ProcessRecord {
 /// Nothing where the file is no record. `path` may be any file.
 std::optional<ProcessRecord> read_record(const std::string& path);
 
+/// Whether there is such a process, and it is no corpse that nobody has fetched.
+bool is_running(int pid);
+
 }  // namespace gapless::simgpu

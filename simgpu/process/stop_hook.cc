@@ -1,6 +1,5 @@
 #include "simgpu/process/stop_hook.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -62,18 +60,6 @@ struct Asked {
   pid_t pid;
   ProcessRecord* record;
 };
-
-// Whether it is there and has not ended, unreaped.
-bool is_running(pid_t pid) {
-  char text[1024];
-  const int file = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  const ssize_t length = read(file, text, sizeof text - 1);
-  close(file);
-  text[std::max<ssize_t>(length, 0)] = '\0';
-  const char* const name_end = std::strrchr(text, ')');  // the name may have any characters
-  return name_end != nullptr && std::strlen(name_end) > 2 && name_end[2] != 'Z';
-}
 
 // Mapped; nullptr where that process has none, or has said how it ended.
 ProcessRecord* record_of(const char* folder, pid_t pid) {
