@@ -42,6 +42,20 @@ TEST(LeftOpen, WhereMoreIsLeftNothingIsToBeSaid) {
   EXPECT_THAT(tight_note(row), IsEmpty());
 }
 
+TEST(LeftOpen, WhatAProgramEndedItselfHadMorePerhaps) {
+  json row = row_of_peaks(7344, 7768);
+  row["end"] = {{"how", "stopped"}, {"signal", "SIGTERM"}};
+  EXPECT_THAT(
+      left_open(row),
+      ElementsAre("the program itself ended it, by SIGTERM: what it had still to do, it did "
+                  "not"));
+  row["fits"] = nullptr;
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["fits"] = true;
+  row["end"] = {{"how", "exited"}, {"status", 0}};
+  EXPECT_THAT(left_open(row), IsEmpty());
+}
+
 TEST(LeftOpen, RoomForTheBuffersOfNccl) {
   json row = row_of_peaks(6600, 7024);  // 1.14 GiB left
   row["unknown_workspaces"] = {"libcudnn.so.9"};
