@@ -106,13 +106,7 @@ bool DeviceHeap::pool_spares_pages(Unit size, Owner owner, Owner general) {
 
 DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner,
                                                         const Demand& demand) {
-  Reach reach = in_pool_and_beside(owner);
-  // The oldest of it that is enough, as far as there is enough.
-  Reach oldest = reach;
-  oldest.others_up_to = 0;
-  oldest.others_up_to = std::max<Epoch>(1, home_.epoch_needed(size, oldest).value_or(0));
-  if (mapper_.plan(size, oldest).missing == 0) reach = oldest;
-  return place_on(size, reach, demand);
+  return place_on(size, in_pool_and_beside(owner), demand);
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,

@@ -197,9 +197,6 @@ class Home {
   /// Others' memory that a request of `size` units fits into, in the smallest of the holes looked
   /// at; hole 0: none.
   [[nodiscard]] Fit fit_among_others(Unit size, Reach reach) const;
-  /// Up to which epoch a search must reach to find memory enough: as many pages, or a hole for less
-  /// than a page. 0 where the owner's and anyone's are enough; nothing where there is not enough.
-  [[nodiscard]] std::optional<Epoch> epoch_needed(Unit size, Reach reach) const;
 
   // --- the view by page ------------------------------------------------------------------------
 

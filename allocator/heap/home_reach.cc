@@ -131,45 +131,6 @@ Fit Home::fit_among_others(Unit size, Reach reach) const {
   return best;
 }
 
-std::optional<Epoch> Home::epoch_needed(Unit size, Reach reach) const {
-  if (size < page_units_) {
-    std::optional<Epoch> oldest;
-    for_each_other(reach, [&](Holes& holes) {
-      constexpr int kHolesTried = 64;
-      BlockId id = holes.bins.best_fit(size);
-      for (int tried = 0; tried < kHolesTried && id != 0; ++tried, id = holes.bins.after(id)) {
-        const Block& hole = blocks_[id];
-        if (hole.size < size) continue;
-        const Epoch epoch = freed_in(id, {hole.begin, size});
-        if (!oldest || epoch < *oldest) oldest = epoch;
-      }
-    });
-    return oldest;
-  }
-  const PageId needed = page_up(size);
-  const PageId have = free_pages(reach);
-  if (needed <= have) return 0;
-  std::vector<Epoch> epochs;
-  for_each_other(reach, [&](const Holes& holes) {
-    for (PageId page = holes.pages.find_set(0); page != Bitmap::npos;
-         page = holes.pages.find_set(page + 1)) {
-      epochs.push_back(page_epoch_[page]);
-    }
-  });
-  for (PageId page = mixed_.find_set(0); page != Bitmap::npos; page = mixed_.find_set(page + 1)) {
-    Reach all = reach;
-    all.others_up_to = UINT32_MAX;
-    if (!mixed_page(page, reach) && mixed_page(page, all)) {
-      epochs.push_back(page_epoch_[page]);
-    }
-  }
-  const std::size_t missing = needed - have;
-  if (epochs.size() < missing) return {};
-  const auto last = epochs.begin() + static_cast<std::ptrdiff_t>(missing - 1);
-  std::nth_element(epochs.begin(), last, epochs.end());
-  return *last;
-}
-
 BlockId Home::merge(BlockId id) {
   const auto joins = [&](BlockId other) {
     return other != 0 && blocks_[other].state == BlockState::hole &&
