@@ -56,8 +56,8 @@ struct ProcessRecord {
   std::uint64_t magic = 0;
   End end = End::none;
   std::int32_t end_status = 0;  // what it exited with
-  /// Of another process of the command, the last signal that is to end this one, and whether it had
-  /// said its last words before (stop_hook.h); 1 while it is asked to.
+  /// Of another process of the command, the last signal that is to end this one (0: it handles that
+  /// itself), and whether it had said its last words before (stop_hook.h); 1 while it is asked to.
   std::int32_t stopped_by = 0;
   bool told_before_stop = false;
   std::uint32_t asked_to_stop = 0;

@@ -45,12 +45,21 @@ void change(Word& word, Word value) {
   (void)syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Whether the signal ends this process, rather than being handled by it: what comes then is its
+// own.
+bool ends_by(int signal) {
+  struct sigaction action {};
+  return signal == SIGKILL ||
+         (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL);
+}
+
 void* listen(void* given) {
   ProcessRecord& record = *static_cast<ProcessRecord*>(given);
   for (;;) {
     while (shared(record.asked_to_stop).load() == 0) wait_while(record.asked_to_stop, 0, nullptr);
     tell_python_of_stop();
     Recorder::get().note_host_memory();
+    if (!ends_by(record.stopped_by)) record.stopped_by = 0;
     change(record.asked_to_stop, 0);
   }
   return nullptr;
@@ -137,7 +146,7 @@ void let_tell(pid_t pid, bool group, int signal) {
     while (shared(word).load() == 1 && Clock::now() < deadline && is_running(one.pid)) {
       wait_while(word, 1, &kSlice);
     }
-    one.record->told_before_stop = shared(word).load() == 0;
+    one.record->told_before_stop = shared(word).load() == 0 && one.record->stopped_by != 0;
     munmap(one.record, sizeof *one.record);
   }
 }

@@ -191,6 +191,7 @@ if len(sys.argv) > 1:
     kept = torch.empty(int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda")
     for size in sys.argv[2:]:
         if size == "raises": raise ValueError("no such column")
+        if size == "handles": signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGSEGV)); continue
         try: kept = torch.empty(int(size) << 20, dtype=torch.uint8, device="cuda")
         except torch.OutOfMemoryError: pass
     print("ready", flush=True)
@@ -209,7 +210,8 @@ def stop(started, by):
     ("stop(server(300), signal.SIGKILL)", 0, [True],
      "the program itself ended it, by SIGKILL: what it had still to do, it did not"),
     ("stop(server(300), signal.SIGTERM); sys.exit(4)", 4, [None], "the program itself ended it, by SIGTERM"),
-    ("stop(server(300, 1900), signal.SIGKILL); sys.exit(4)", 3, [False], "no: 1.86 GiB asked in step 0 (train.py:8)"),
+    ("stop(server(300, 1900), signal.SIGKILL); sys.exit(4)", 3, [False], "no: 1.86 GiB asked in step 0 (train.py:9)"),
+    ("stop(server(300, 'handles'), signal.SIGTERM)", 0, [None], "it left no word of its end"),
     ("stop(server(300, 1900), signal.SIGKILL)", 0, [None], "the program itself ended it, by SIGKILL"),
     ("first = server(310); server(300, 'raises'); stop(first, signal.SIGTERM)", 0, [None, None],
      "the program itself ended it, by SIGTERM, when another had failed")])
