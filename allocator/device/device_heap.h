@@ -304,7 +304,6 @@ class DeviceHeap {
   /// Where the pool's own memory is not enough: everyone's and new memory, with what is free in the
   /// pool where that takes fewer new pages, or nothing else is left.
   Placed place_beyond_pool(Unit size, Owner owner, Owner general, const Demand& demand);
-  Placed place_in_pool_and_beside(Unit size, Owner owner, const Demand& demand);
   /// Whether the pool's free pages would spare new ones.
   [[nodiscard]] bool pool_spares_pages(Unit size, Owner owner, Owner general);
   [[nodiscard]] Reach all_of_pool(PoolIndex pool);

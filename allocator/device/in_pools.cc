@@ -72,7 +72,7 @@ DeviceHeap::Placed DeviceHeap::place_in_own_pool(Unit size, Owner owner, bool ca
 
 DeviceHeap::Placed DeviceHeap::place_beyond_pool(Unit size, Owner owner, Owner general,
                                                  const Demand& demand) {
-  const auto beside = [&] { return place_in_pool_and_beside(size, owner, demand); };
+  const auto beside = [&] { return place_on(size, in_pool_and_beside(owner), demand); };
   Placed placed = failure();
   if (pool_spares_pages(size, owner, general)) placed = search(owner, beside);
   if (placed.status != Status::ok) placed = place(size, general, demand);
@@ -102,11 +102,6 @@ bool DeviceHeap::pool_spares_pages(Unit size, Owner owner, Owner general) {
   if (!use_windows() || home_.free_pages(own) == 0) return false;
   if (home_.fit(size, general).hole != 0 || mapper_.find(size, general)) return false;
   return mapper_.plan(size, both).missing < mapper_.plan(size, general).missing;
-}
-
-DeviceHeap::Placed DeviceHeap::place_in_pool_and_beside(Unit size, Owner owner,
-                                                        const Demand& demand) {
-  return place_on(size, in_pool_and_beside(owner), demand);
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_whole_pages(Unit size, Owner owner, Owner general,
