@@ -60,13 +60,25 @@ bool begins_traceback(std::string_view line) {
   return line.starts_with("Traceback (most recent call last)");
 }
 
+// Of what a worker raised, inside the message of the exception that PyTorch raises in its place.
+bool begins_workers_traceback(std::string_view line) {
+  return line.starts_with("Original Traceback (most recent call last)");
+}
+
+const std::string kCausedBy = ", caused by ";
+
+// Between the traceback of a cause and that of what was raised from it.
+bool is_cause_of_next(std::string_view line) {
+  return line.starts_with("The above exception was the direct cause");
+}
+
 // Of an exception whose message begins on a line of its own: neither a rule ("=====") nor what
 // stands between the tracebacks of exceptions that led to each other.
 bool may_be_message(std::string_view line) {
   return std::any_of(line.begin(), line.end(),
                      [](unsigned char c) { return c >= 0x80 || std::isalnum(c) != 0; }) &&
-         !begins_traceback(line) && !line.starts_with("During handling of the above exception") &&
-         !line.starts_with("The above exception was the direct cause");
+         !begins_traceback(line) && !begins_workers_traceback(line) && !is_cause_of_next(line) &&
+         !line.starts_with("During handling of the above exception");
 }
 
 }  // namespace
@@ -114,8 +126,10 @@ std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
 
 std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {
   std::vector<std::string> exceptions;
+  std::vector<std::size_t> raised_from_the_one_before;
   bool in_traceback = false;
-  bool goes_on = false;  // what an exception says may begin on a line of its own
+  bool in_worker = false;  // what it raised is said in the message of what was raised in its place
+  bool goes_on = false;    // what an exception says may begin on a line of its own
   for (const std::string& said : lines) {
     std::string_view line = without_rank(said);
     if (std::exchange(goes_on, false) && may_be_message(line)) {
@@ -123,14 +137,28 @@ std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {
       exceptions.back() += " " + std::string(line);
       continue;
     }
-    if (begins_traceback(line)) {
+    if (is_cause_of_next(line)) raised_from_the_one_before.push_back(exceptions.size());
+    if (begins_traceback(line) || begins_workers_traceback(line)) {
       in_traceback = true;
+      in_worker = !begins_traceback(line) && !exceptions.empty();
     } else if (in_traceback && !is_blank(line) && !line.starts_with(' ')) {
       in_traceback = false;
-      std::string& exception = exceptions.emplace_back(line);
+      std::string exception(line);
       while (exception.ends_with(' ')) exception.pop_back();
-      goes_on = exception.ends_with(':');
+      goes_on = !in_worker && exception.ends_with(':');
+      if (std::exchange(in_worker, false)) {
+        exceptions.back() = exception + " (" + exceptions.back() + ")";
+      } else {
+        exceptions.push_back(std::move(exception));
+      }
     }
+  }
+  for (const std::size_t i : raised_from_the_one_before) {
+    if (i == 0 || i >= exceptions.size()) continue;
+    const std::string& before = exceptions[i - 1];
+    const std::size_t cause = before.rfind(kCausedBy);  // of several the first
+    exceptions[i] +=
+        kCausedBy + (cause == before.npos ? before : before.substr(cause + kCausedBy.size()));
   }
   return exceptions;
 }

@@ -76,6 +76,26 @@ std::string words_of_torchrun(const std::string& status) {
          "====================\n";
 }
 
+TEST(LastWords, SayWhatAnExceptionWasRaisedFrom) {
+  const auto raised = [](const std::string& exception) {
+    return "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n" + exception + "\n";
+  };
+  const std::string from =
+      "\nThe above exception was the direct cause of the following exception:\n\n";
+  const std::string symbol = "OSError: libaudio.so: undefined symbol: torch_what";
+  const std::string load = "OSError: Could not load libaudio.so";
+  EXPECT_EQ(why(raised(symbol) + from + raised(load)), load + ", caused by " + symbol);
+  EXPECT_EQ(why(raised(symbol) + from + raised(load) + from + raised("ImportError: no audio")),
+            "ImportError: no audio, caused by " + symbol);
+  // As PyTorch raises in its process what a worker of a DataLoader raised.
+  EXPECT_EQ(why(raised("KeyError: Caught KeyError in DataLoader worker process 0.\n"
+                       "Original Traceback (most recent call last):\n"
+                       "  File \"worker.py\", line 349, in _worker_loop\n"
+                       "    data = fetcher.fetch(index)\n"
+                       "KeyError: 'audio'")),
+            "KeyError: 'audio' (KeyError: Caught KeyError in DataLoader worker process 0.)");
+}
+
 TEST(LastWords, AreTheChildsWhereALauncherSaysThatOneFailed) {
   const std::string usage = "usage: train.py [--lr LR]\ntrain.py: error: no such argument: --lt\n";
   EXPECT_EQ(why(usage + words_of_torchrun("2")), "train.py: error: no such argument: --lt");

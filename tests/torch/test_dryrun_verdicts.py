@@ -43,6 +43,8 @@ ENDS = {
     "runs out of memory twice": "refused(900); ask(30); ask(900)",
     "wraps it": "try: ask(900)\nexcept RuntimeError as error: raise KeyError('batch') from error",
     "gives up after it": "refused(900); raise RuntimeError('no batch size fits')",
+    "raises from another": "try: open('/no/such.csv')\nexcept OSError as error: raise ValueError('no data') from error",
+    "loses a worker": "for _ in torch.utils.data.DataLoader(NoAudio(), num_workers=1): pass",
     "gives up by status": "refused(900); sys.exit(1)",
     "leaves after it": "refused(900); os._exit(1)",
     "fails later": "refused(900); ask(30); raise ValueError('no such file')",
@@ -57,8 +59,8 @@ ENDS = {
 FITS = {True: ["returns", "leaves at once", "goes on", "goes on and leaves at once", "exits well after it"],
         False: ["runs out of memory", "runs out of memory twice", "wraps it", "gives up after it", "gives up by status",
                 "leaves after it", "loses a thread", "is refused by CUDA itself"],
-        None: ["exits with an error", "raises", "leaves at once with an error", "is killed", "aborts", "is replaced",
-               "is interrupted", "fails later", "exits with an error later", "is killed after it"]}
+        None: ["exits with an error", "raises", "raises from another", "loses a worker", "leaves at once with an error", "is killed",
+               "aborts", "is replaced", "is interrupted", "fails later", "exits with an error later", "is killed after it"]}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,9 @@ def ask(size): kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cu
 def refused(size):
     try: ask(size)
     except torch.OutOfMemoryError: pass
+class NoAudio(torch.utils.data.Dataset):
+    def __len__(self): return 1
+    def __getitem__(self, index): return {{}}["audio"]
 for number, code in enumerate({list(ENDS.values())!r}):
     child = os.fork()
     if child == 0:
@@ -112,6 +117,8 @@ def test_what_is_said_of_ends(ends):
             ((name, ends[name]) for name in ENDS)}
     for name, words in (
             ("raises", "not known: it ended with status 1 (ValueError: no such column) (<string>:1)"),
+            ("raises from another", "(ValueError: no data, caused by FileNotFoundError: [Errno 2] No such file"),
+            ("loses a worker", "(KeyError: 'audio' (Caught KeyError in DataLoader worker process 0.)) (<string>:1)"),
             ("exits with an error", "it ended with status 4"),
             ("leaves at once with an error", "it ended with status 5"),
             ("is killed", "it left no word of its end: it was killed, most likely {'how': 'not known'}"),
