@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "allocator/base/error.h"
 #include "simgpu/front_libraries.h"
@@ -100,6 +103,16 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("PATH", (front / "bin").string() + (path == nullptr ? "" : std::string(":") + path));
   // torch.compile looks for libcuda there.
   if (std::getenv("TRITON_LIBCUDA_PATH") == nullptr) set("TRITON_LIBCUDA_PATH", front);
+  // Kernels that were tried out on a simulated GPU say nothing of which is quickest on a real one,
+  // so they are not kept where programs on that look. PyTorch has a folder there, too.
+  std::error_code no_folder;
+  const fs::path temporary = fs::temp_directory_path(no_folder);
+  if (!no_folder && std::getenv("TORCHINDUCTOR_CACHE_DIR") == nullptr &&
+      std::getenv("TRITON_CACHE_DIR") == nullptr) {
+    const fs::path kernels = temporary / fmt::format("torchinductor_simulated_{}", ::getuid());
+    set("TORCHINDUCTOR_CACHE_DIR", kernels);
+    set("TRITON_CACHE_DIR", kernels / "triton");
+  }
   // What the user preloads stands in front of CUDA's libraries here as it does in front of
   // NVIDIA's.
   const char* const before = std::getenv("LD_PRELOAD");
