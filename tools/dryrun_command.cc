@@ -19,6 +19,7 @@
 #include "tools/fits_report.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/left_behind.h"
 #include "tools/process_reports.h"
 #include "tools/program_options.h"
 #include "tools/same_program.h"
@@ -82,6 +83,7 @@ int run(DryrunArguments& arguments) {
   keep_piped_input(arguments.program.command);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   std::vector<FitsRun> runs;
+  StepsBefore steps_before;
   std::string instead;
   std::string without_cuda;
   for (const std::string& allocator : arguments.allocators) {
@@ -89,6 +91,7 @@ int run(DryrunArguments& arguments) {
       say(stderr, "gapless dryrun: with {}\n", allocator);
     }
     Outcome outcome = run_with(allocator, arguments);
+    steps_before.judge(outcome.run);
     if (allocator == "gapless") instead = used_in_place(outcome.run.rows);
     if (runs.empty()) without_cuda = outcome.torch_without_cuda;
     runs.push_back(std::move(outcome.run));

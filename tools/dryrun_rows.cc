@@ -210,6 +210,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"allocator", allocator_used(report, allocator)},
         {"steps", member(report.torch, "steps")},
         {"stopped_after_steps", member(report.torch, "stopped_after_steps")},
+        {"made_optimizer", member(report.torch, "made_optimizer")},
         {"driver_calls", calls_of(record)},
         {"memory_calls", memory_calls(record)},
         {"fits", fits_of(report.verdict)},

@@ -20,6 +20,7 @@
 #include "tools/fits_text.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/left_behind.h"
 #include "tools/memory_picture.h"
 #include "tools/older_gpu.h"
 #include "tools/program_options.h"
@@ -70,36 +71,53 @@ TracedRun with(const std::string& allocator, const FitsArguments& arguments) {
   return traced;
 }
 
-FitsRun run_again(const FitsRun& first, TracedRun traced) {
-  traced.show_output = false;
-  traced.limit_seconds = second_guess_limit_seconds(first);
-  return run_traced(traced);
-}
+// The runs of one command, each of which may find what those before it left.
+class Runs {
+ public:
+  explicit Runs(const FitsArguments& arguments) : arguments_(arguments) {}
 
-// The same with other numbers in the place of those that nobody knows.
-FitsRun run_with_other_numbers(const FitsRun& first, const std::string& unknown,
-                               const FitsArguments& arguments) {
-  TracedRun traced = with(first.allocator, arguments);
-  traced.name += ", other numbers";
-  // The n-th noise of a seed is the first one of the n-th seed after it.
-  if (arguments.gpus.unknown == "noise") traced.variables = {{"SIMGPU_SEED", "1000000000"}};
-  traced.gpus.unknown = unknown;
-  return run_again(first, std::move(traced));
-}
+  FitsRun first_with(const std::string& allocator) { return judged(with(allocator, arguments_)); }
 
-// The same again, where numbers were drawn.
-FitsRun run_another(const FitsRun& first, const FitsArguments& arguments) {
-  TracedRun traced = with(first.allocator, arguments);
-  traced.name += ", another run";
-  return run_again(first, std::move(traced));
-}
+  // The same with other numbers in the place of those that nobody knows.
+  FitsRun with_other_numbers(const FitsRun& first, const std::string& unknown) {
+    TracedRun traced = with(first.allocator, arguments_);
+    traced.name += ", other numbers";
+    // The n-th noise of a seed is the first one of the n-th seed after it.
+    if (arguments_.gpus.unknown == "noise") traced.variables = {{"SIMGPU_SEED", "1000000000"}};
+    traced.gpus.unknown = unknown;
+    return again(first, std::move(traced));
+  }
 
-FitsRun run_on_older(const FitsRun& first, const FitsArguments& arguments) {
-  TracedRun traced = with(first.allocator, arguments);
-  traced.name += ", on older GPUs";
-  traced.gpus = older(traced.gpus);
-  return run_again(first, std::move(traced));
-}
+  // The same again, where numbers were drawn.
+  FitsRun another(const FitsRun& first) {
+    TracedRun traced = with(first.allocator, arguments_);
+    traced.name += ", another run";
+    return again(first, std::move(traced));
+  }
+
+  FitsRun on_older(const FitsRun& first) {
+    TracedRun traced = with(first.allocator, arguments_);
+    traced.name += ", on older GPUs";
+    traced.gpus = older(traced.gpus);
+    return again(first, std::move(traced));
+  }
+
+ private:
+  FitsRun judged(const TracedRun& traced) {
+    FitsRun run = run_traced(traced);
+    steps_before_.judge(run);
+    return run;
+  }
+
+  FitsRun again(const FitsRun& first, TracedRun traced) {
+    traced.show_output = false;
+    traced.limit_seconds = second_guess_limit_seconds(first);
+    return judged(traced);
+  }
+
+  const FitsArguments& arguments_;
+  StepsBefore steps_before_;
+};
 
 std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
   std::vector<MemoryPanel> panels;
@@ -128,6 +146,7 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
 int run(FitsArguments arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
+  Runs program(arguments);
   std::vector<FitsRun> runs;
   std::optional<FitsRun> at_the_most;  // of the first allocator, where sizes are not known
   std::string untried;
@@ -137,19 +156,20 @@ int run(FitsArguments arguments) {
       untried += (untried.empty() ? "" : ", ") + allocator;
       continue;
     }
-    runs.push_back(run_traced(with(allocator, arguments)));
+    runs.push_back(program.first_with(allocator));
     if (runs.size() == 1 && may_have_died_of_zeros(runs.front(), arguments.gpus)) {
-      FitsRun noisy = run_with_other_numbers(runs.front(), "noise", arguments);
-      if (noisy.fits() == true) {
+      FitsRun noisy = program.with_other_numbers(runs.front(), "noise");
+      if (noisy.fits() == true && !takes_less_than(runs.front(), noisy)) {
         note_what_zeros_did(noisy, runs.front());
         runs.front() = std::move(noisy);
         arguments.gpus.unknown = "noise";
       }
     }
     if (runs.size() == 1 && fits_but_for_sizes(runs.front(), arguments.gpus)) {
-      at_the_most = run_with_other_numbers(runs.front(), "most", arguments);
-      if (at_the_most->fits() == true) {  // as it then is with the other allocators
-        runs.front() = *std::move(at_the_most);
+      at_the_most = program.with_other_numbers(runs.front(), "most");
+      if (at_the_most->fits() == true && !takes_less_than(runs.front(), *at_the_most)) {
+        // As it then is with the other allocators.
+        runs.front() = std::move(*at_the_most);
         at_the_most.reset();
         arguments.gpus.unknown = "most";
       }
@@ -159,13 +179,13 @@ int run(FitsArguments arguments) {
   judge_by_one_another(runs, arguments.gpus.estimates);
   if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
-    judge_by_second_guess(runs, *first, run_with_other_numbers(*first, "noise", arguments));
+    judge_by_second_guess(runs, *first, program.with_other_numbers(*first, "noise"));
   } else if (runs.size() == 1 && !arguments.gpus.estimates && !drew_from(runs[0]).empty()) {
-    judge_by_another_run(runs[0], run_another(runs[0], arguments));
+    judge_by_another_run(runs[0], program.another(runs[0]));
   }
   if (const FitsRun* const first = wants_older_gpu(runs);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
-    judge_by_older_gpu(runs, *first, run_on_older(*first, arguments));
+    judge_by_older_gpu(runs, *first, program.on_older(*first));
   }
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());

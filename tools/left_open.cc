@@ -59,11 +59,18 @@ std::string ended_note(const nlohmann::json& row) {
                      member(end, "signal").get<std::string>());
 }
 
+std::string no_step_note(const nlohmann::json& row) {
+  if (member(row, "fits") != true || member(row, "made_optimizer") != true) return {};
+  if (number(member(row, "steps")) != 0) return {};
+  return "an optimizer was made, and took no step: what a step of training takes, nobody has seen "
+         "(from a checkpoint of a finished training nothing is left to do)";
+}
+
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
-       {ended_note(row), tight_note(row), collectives_note(row), older_gpu_note(row),
-        smaller_cards_note(row), found_kernels_note(row)}) {
+       {ended_note(row), no_step_note(row), tight_note(row), collectives_note(row),
+        older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

@@ -2,6 +2,7 @@
 // there:
 //
 //   it was ended       by the program's own: it may have been about to ask for more
+//   no step            was taken by an optimizer that it made
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
@@ -21,6 +22,9 @@ std::vector<std::string> left_open(const nlohmann::json& row);
 
 /// That another process of the program ended it. Empty where none did.
 std::string ended_note(const nlohmann::json& row);
+
+/// That it made an optimizer, which took no step. Empty where it made none, and where one did.
+std::string no_step_note(const nlohmann::json& row);
 
 /// That it is tight: less is left than what context and libraries take, of which the simulated GPU
 /// has an estimate. Empty where more is.

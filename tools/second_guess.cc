@@ -7,6 +7,7 @@
 
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/left_behind.h"
 #include "tools/table.h"
 
 namespace gapless::tools {
@@ -63,7 +64,8 @@ struct Compared {
 Compared compare(const json& row, const json* first, const json* other, const FitsRun& again) {
   const std::string read = who_read(row);
   const std::string tried = "with other numbers in their place (--unknown noise)";
-  if (first == nullptr || other == nullptr || !(*other)["pid"].is_number()) {
+  if (first == nullptr || other == nullptr || !(*other)["pid"].is_number() ||
+      took_no_step_beside(*first, *other)) {
     return {true, fmt::format("{}; {} it did not come so far as to be compared", read, tried)};
   }
   if ((*other)["fits"] == false) {

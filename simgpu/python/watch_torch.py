@@ -42,7 +42,7 @@ def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
-            "garbage_at_end": [], "drew_from": [], "replaced_settings": None}
+            "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False}
 
 
 state = _nothing_yet()
@@ -275,6 +275,14 @@ _stepped, _ever_stepped, _stops = _Seen(), _Seen(), []
 in_child.append(_stepped.clear)
 
 
+def _tells_that_it_is_made(function):
+    @functools.wraps(function)
+    def wrapped(*arguments, **options):
+        state["made_optimizer"] = True
+        return function(*arguments, **options)
+    return wrapped
+
+
 def _about_to_step(optimizer, *_):
     """The steps that were asked for are made, and the pass for the next one, beside the states that they left."""
     if LAST_STEP and state["steps"] >= LAST_STEP and optimizer in _stepped:
@@ -390,13 +398,27 @@ def _lines_of(error) -> dict:
     return _lines(reversed(list(traceback.walk_tb(error.__traceback__))))
 
 
+def _message_of(error) -> str:
+    """The first line of what it says. Of one that torch caught in a worker and raises again, what the worker's said,
+    which follows its traceback; and what it was raised from, which is often the cause."""
+    text = str(error).strip()
+    message = text.partition("\n")[0]
+    _, original, rest = text.rpartition("Traceback (most recent call last):\n")
+    said = [line for line in rest.splitlines() if line and not line.startswith(" ")]
+    if original and said:
+        message = said[0].removeprefix(f"{type(error).__name__}: ") + f" ({message})"
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return message if cause is error else f"{message}, caused by {type(cause).__name__}: {_message_of(cause)}"
+
+
 def _exception():
     """What ends the program, as Python has printed it."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         return None
-    text = str(error).strip().partition("\n")[0]
-    return {"type": type(error).__name__, "text": text[:200], "out_of_memory": _is_out_of_memory(error),
+    return {"type": type(error).__name__, "text": _message_of(error)[:200], "out_of_memory": _is_out_of_memory(error),
             **_lines_of(error)}
 
 
@@ -498,6 +520,7 @@ def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("own_libraries.py")
+    _add("tune_kernels.py")
     _add("watch_garbage.py")
     _add("watch_chance.py")
     if os.environ.get("SIMGPU_REPORT_DIR"):
@@ -506,6 +529,7 @@ def _watch():
         _add("watch_memory.py")
         _add("watch_program.py")
         _add("change_program.py")
+    torch.optim.Optimizer.__init__ = _tells_that_it_is_made(torch.optim.Optimizer.__init__)
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     register_optimizer_step_pre_hook(_about_to_step)
     register_optimizer_step_post_hook(_step)

@@ -1,6 +1,8 @@
 // What an answer leaves open: a tight "yes".
 #include "tools/left_open.h"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,6 +56,20 @@ TEST(LeftOpen, WhatAProgramEndedItselfHadMorePerhaps) {
   row["fits"] = true;
   row["end"] = {{"how", "exited"}, {"status", 0}};
   EXPECT_THAT(left_open(row), IsEmpty());
+}
+
+TEST(LeftOpen, WhatATrainingWithoutStepsWouldTake) {
+  json row = row_of_peaks(7344, 7768);
+  row["made_optimizer"] = true;
+  row["steps"] = 0;
+  EXPECT_THAT(left_open(row), ElementsAre(HasSubstr("an optimizer was made, and took no step")));
+  for (const auto& [name, value] :
+       {std::pair("steps", json(1)), std::pair("made_optimizer", json(false)),
+        std::pair("fits", json(false)), std::pair("fits", json())}) {
+    json other = row;
+    other[name] = value;
+    EXPECT_THAT(left_open(other), IsEmpty()) << name;
+  }
 }
 
 TEST(LeftOpen, RoomForTheBuffersOfNccl) {

@@ -55,6 +55,23 @@ del pieces[::2]
 large = torch.empty(150 + 15 * seed << 20, dtype=torch.uint8, device="cuda")
 """
 
+# Goes on from what an earlier run left, which had come to its end. Where it is asked to, it chooses by a mask that nobody knows.
+RESUMING = """
+import os, sys
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+done = os.path.exists("last.pt") and torch.load("last.pt")["step"] or 0
+for step in range(done, 2):
+    out = model(torch.ones(int(sys.argv[2]) << 14, 1024, device="cuda"))
+    if sys.argv[1] == "mask":
+        torch.masked_select(out.detach(), out.detach() > 0.9).mean()
+    out.sum().backward()
+    optimizer.step()
+torch.save({"step": 2, "model": model.state_dict()}, "last.pt")
+"""
+
 # A norm over rows, for which torch.compile tries several kernels out.
 COMPILED = """
 import torch
@@ -183,3 +200,26 @@ def test_a_search_of_one_allocator_is_compared_with_another_run(run):
     assert found["allocators"]["gapless"]["size"] is None and "draws numbers without a seed" in said, said
     said, found = run(*words, seed="torch:seeded", program=DRAWING)
     assert found["allocators"]["gapless"]["size"] == 2, said
+
+
+@pytest.mark.one_torch
+def test_one_that_goes_on_from_what_an_earlier_run_left_is_not_known(run, tmp_path):
+    """The second run is made for its sizes, and takes a tenth of the first."""
+    said, (row,) = run("fits", "--allocator", "native", seed="mask", program=RESUMING)
+    assert (row["steps"], row["verdict"]) == (2, "not known") and "no optimizer took a step, and in an earlier" in said, said
+    (tmp_path / "last.pt").unlink()
+    said, found = run("search", "--allocator", "native", "--jobs", "1", "--vary", "size=1:64", seed="none", program=RESUMING)
+    assert found["allocators"]["native"]["size"] == 1 and "size 15, 16, 17: not known" in said, said
+
+
+@pytest.mark.one_torch
+@pytest.mark.thorough
+def test_so_it_is_with_other_allocators_and_remedies(run, tmp_path):
+    said, rows = run("fits", "--allocator", "native,expandable", seed="none", program=RESUMING)
+    assert [row["verdict"] for row in rows] == ["yes", "not known"] and "as a checkpoint" in said, said
+    said, rows = run("dryrun", "--allocator", "native,expandable", seed="none", program=RESUMING)
+    assert [row["verdict"] for row in rows] == ["yes", "yes"]
+    assert "an optimizer was made, and took no step" in said, said
+    (tmp_path / "last.pt").unlink()
+    said, _ = run("advise", "--gpu", "300MiB", "--context", "100MiB", seed="none", program=RESUMING)
+    assert "with native: no: " in said and "allocator nothing - not known the allocator gapless" in said, said

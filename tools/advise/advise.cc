@@ -10,6 +10,7 @@
 #include "tools/advise/answers.h"
 #include "tools/advise/room.h"
 #include "tools/json_values.h"
+#include "tools/left_behind.h"
 #include "tools/same_program.h"
 #include "tools/second_guess.h"
 #include "tools/temporary_folder.h"
@@ -73,7 +74,7 @@ class Adviser {
     gpus.unknown = "most";
     FitsRun& first = advice_.runs.front();
     FitsRun most = run_once(as_it_is(), gpus, "sizes at their most", true);
-    if (most.fits() == true) {
+    if (most.fits() == true && !takes_less_than(first, most)) {
       first = std::move(most);
       options_.gpus.unknown = "most";
       return;
@@ -127,7 +128,7 @@ class Adviser {
 
   [[nodiscard]] FitsRun run_once(const Attempt& attempt, const SimulatedGpus& gpus,
                                  const std::string& name, bool blocks,
-                                 std::optional<double> limit_seconds = {}) const {
+                                 std::optional<double> limit_seconds = {}) {
     const TemporaryFolder folder;
     TracedRun traced;
     traced.name = "gapless advise: " + name;
@@ -138,7 +139,9 @@ class Adviser {
     traced.limit_seconds = limit_seconds.value_or(options_.limit_seconds);
     traced.show_output = options_.show_output;
     traced.variables = variables_of(attempt);
-    return run_traced(traced);
+    FitsRun run = run_traced(traced);
+    steps_before_.judge(run);
+    return run;
   }
 
   // Whether what was to be otherwise was: in every process that a model was seen in.
@@ -282,6 +285,7 @@ class Adviser {
   }
 
   AdviseOptions options_;
+  StepsBefore steps_before_;
   std::optional<Settings> settings_;
   std::optional<FitsRun> with_zeros_;  // the first that was tried with other numbers
   std::optional<FitsRun> with_other_numbers_;

@@ -175,8 +175,16 @@ json Search::key(const SearchCell& cell, std::size_t index, const std::string& v
           {"files", marks_.of(words)}};
 }
 
+// One that made none may have found what an earlier one left.
+void Search::judge_by_steps(ProbeResult& result) {
+  FitsRun run = result.as_run();
+  steps_before_.judge(run);
+  if (result.probed == Probed::fits) result.judge_anew(run);
+}
+
 void Search::learn(std::size_t at, std::size_t index, ProbeResult result, const Told& told) {
   SearchCell& cell = cells_[at];
+  judge_by_steps(result);
   cell.boundary.learn(index, result.probed);
   const std::vector<double>& values = cell.boundary.values();
   result.tell(estimates_[cell.combination], values[index]);
@@ -284,7 +292,7 @@ ProbeResult Search::decided_by_most(const Job& job, ProbeResult most) {
   put_off_.reset();
   const std::string setting =
       text_of(command_.varied(), this->setting(cells_[job.cell], job.index));
-  if (most.probed == Probed::fits) {
+  if (most.probed == Probed::fits && !takes_less_than(result.as_run(), most.as_run())) {
     options_.gpus.unknown = "most";
     shown_by_most_ = "sizes that nobody knows are as large as they can be (--unknown most)";
     return most;

@@ -21,6 +21,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/left_behind.h"
 #include "tools/search/boundary.h"
 #include "tools/search/kept_results.h"
 #include "tools/search/memory_estimate.h"
@@ -107,11 +108,12 @@ class Search {
   bool start_on_older_gpu(Probes& probes);
   bool start_or_use_kept(Probes& probes, std::size_t cell, const std::string& variant);
   void judge_by_second_run(std::size_t cell, std::size_t index, const std::string& variant,
-                           const ProbeResult& again);
+                           ProbeResult again);
   void judge_by_older_gpus(std::size_t cell, const ProbeResult& again);
   void judge_by_other_numbers(const ProbeResult& first, const ProbeResult& again);
   void compare_allocators();
   void stop_unwanted(Probes& probes);
+  void judge_by_steps(ProbeResult& result);
   void learn(std::size_t cell, std::size_t index, ProbeResult result, const Told& told);
   ProbeResult read_result(const Job& job, const Probes::Over& over) const;
 
@@ -121,6 +123,7 @@ class Search {
   std::vector<SearchCell> cells_;
   std::vector<MemoryEstimate> estimates_;  // by combination
   KeptResults kept_;
+  StepsBefore steps_before_;
   FileMarks marks_;
   std::map<std::size_t, Job> jobs_;  // that run, by number
   std::size_t started_ = 0;

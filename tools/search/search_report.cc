@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -76,6 +77,23 @@ bool is_monotone(const Search& search, const SearchCell& cell) {
   return cell.boundary.failures_below_best().empty() && sinking(search, cell).empty();
 }
 
+// Of the settings that nobody knows of: what is said of them, and which they are.
+std::vector<std::pair<std::string, std::vector<std::string>>> left_out(const Search& search,
+                                                                       const SearchCell& cell) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const auto& [index, result] : cell.results) {
+    const bool in_doubt_below =
+        result.probed == Probed::in_doubt && cell.boundary.best() > std::optional(index);
+    if (result.probed != Probed::not_known && !in_doubt_below) continue;
+    const bool found = cell.boundary.best() == std::optional(index);  // and doubted since
+    const std::string reason = (found ? ": " : ", and left out: ") + result.reason;
+    if (all.empty() || all.back().first != reason)
+      all.emplace_back(reason, std::vector<std::string>());
+    all.back().second.push_back(ascends(search) ? searched_of(search).values[index] : "");
+  }
+  return all;
+}
+
 std::vector<std::string> warnings_of(const Search& search, const SearchCell& cell) {
   std::vector<std::string> warnings;
   const auto failures = cell.boundary.failures_below_best();
@@ -95,14 +113,12 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
                     "one does not",
                     short_name(searched_of(search)), sinks));
   }
-  for (const auto& [index, result] : cell.results) {
-    const bool in_doubt_below =
-        result.probed == Probed::in_doubt && cell.boundary.best() > std::optional(index);
-    if (result.probed != Probed::not_known && !in_doubt_below) continue;
-    const bool found = cell.boundary.best() == std::optional(index);  // and doubted since
-    warnings.push_back(fmt::format("{}: not known{}: {}",
-                                   ascends(search) ? value_text(search, index) : cell.allocator,
-                                   found ? "" : ", and left out", result.reason));
+  for (const auto& [reason, values] : left_out(search, cell)) {
+    const std::string which =
+        ascends(search)
+            ? fmt::format("{} {}", short_name(searched_of(search)), fmt::join(values, ", "))
+            : cell.allocator;
+    warnings.push_back(fmt::format("{}: not known{}", which, reason));
   }
   if (cell.boundary.gave_up()) {
     warnings.push_back(

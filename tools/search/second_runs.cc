@@ -73,7 +73,8 @@ bool Search::start_or_use_kept(Probes& probes, std::size_t cell, const std::stri
 }
 
 void Search::judge_by_second_run(std::size_t cell, std::size_t index, const std::string& variant,
-                                 const ProbeResult& again) {
+                                 ProbeResult again) {
+  judge_by_steps(again);
   ProbeResult& first = cells_[cell].results.at(index);
   if (variant == kNoise) {
     judge_by_other_numbers(first, again);
