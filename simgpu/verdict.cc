@@ -88,6 +88,14 @@ std::string how_it_ended(const ProcessFacts& facts) {
   return text;
 }
 
+// A part of the program that may have gone on without a GPU; null where there is none.
+const std::string* linked_runtime(const ProcessFacts& facts) {
+  for (const std::string& what : facts.not_simulated) {
+    if (what.starts_with(kLinkedRuntime)) return &what;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string name_of(How how) {
@@ -161,6 +169,11 @@ Verdict judge(const ProcessFacts& facts) {
           "run it may come later, and there was room for no more than {} (gc.collect() after each "
           "step frees them in time)",
           format_bytes(facts.collected->bytes), format_bytes(facts.collected->room_bytes)));
+    } else if (const std::string* const without_gpu = linked_runtime(facts)) {
+      verdict.fits = Fits::not_known;
+      verdict.reason =
+          *without_gpu +
+          " cannot run on a simulated GPU, and found none: what it would use there is not counted";
     } else if (facts.without_step != 0) {
       verdict.fits = Fits::not_known;
       verdict.reason = fmt::format(

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gapless::simgpu {
@@ -41,6 +42,9 @@ struct ProcessEnd {
 std::string name_of(ProcessEnd::How how);
 /// "SIGKILL"
 std::string signal_name(int signal);
+
+/// A file with the CUDA runtime linked into it found no GPU: what it would have used is not known.
+inline constexpr std::string_view kLinkedRuntime = "the CUDA runtime linked into ";
 
 struct ProcessFacts {
   ProcessEnd end;
@@ -71,7 +75,7 @@ struct ProcessFacts {
   /// that GPU before, if that was as much as was asked for. Where the pieces lie hangs on when it
   /// came.
   std::optional<std::uint64_t> in_pieces_after;
-  /// What it asked for that is not simulated: "cuFoo", "the CUDA runtime linked into libfoo.so".
+  /// What it asked for that is not simulated: "cuFoo", kLinkedRuntime + "libfoo.so".
   std::vector<std::string> not_simulated;
   /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
   std::uint64_t without_step = 0;

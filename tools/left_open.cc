@@ -4,6 +4,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "allocator/base/bytes.h"
 #include "tools/cards_of_size.h"
@@ -66,11 +67,26 @@ std::string no_step_note(const nlohmann::json& row) {
          "(from a checkpoint of a finished training nothing is left to do)";
 }
 
+std::string not_simulated_note(const nlohmann::json& row) {
+  if (member(row, "fits") != true) return {};
+  std::vector<std::string> functions;
+  for (const nlohmann::json& what : member(row, "not_simulated")) {
+    const auto name = what.get<std::string>();
+    if (!name.starts_with("nvml")) functions.push_back(name);  // they take no memory
+  }
+  if (functions.empty()) return {};
+  return fmt::format(
+      "it asked for what is not simulated, was told so, and went on without: {}. On a real GPU it "
+      "may take more",
+      fmt::join(functions, ", "));
+}
+
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
        {ended_note(row), no_step_note(row), tight_note(row), collectives_note(row),
-        older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
+        not_simulated_note(row), older_gpu_note(row), smaller_cards_note(row),
+        found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

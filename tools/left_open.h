@@ -4,6 +4,7 @@
 //   it was ended       by the program's own: it may have been about to ask for more
 //   no step            was taken by an optimizer that it made
 //   12 MiB left        where context and libraries are taken to have 424 MiB
+//   cuLinkCreate_v2    is not simulated, and it went on without
 //   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
 //                      attention in other kernels (older_gpu.h)
@@ -29,6 +30,10 @@ std::string no_step_note(const nlohmann::json& row);
 /// That it is tight: less is left than what context and libraries take, of which the simulated GPU
 /// has an estimate. Empty where more is.
 std::string tight_note(const nlohmann::json& row);
+
+/// That it went on without functions that are not simulated. Empty where it asked for none but
+/// those that monitors ask for.
+std::string not_simulated_note(const nlohmann::json& row);
 
 /// That less is left than NCCL's own buffers were reported to take, where the program has
 /// communicators. Empty where more is.

@@ -72,6 +72,16 @@ TEST(LeftOpen, WhatATrainingWithoutStepsWouldTake) {
   }
 }
 
+TEST(LeftOpen, FunctionsThatAreNotSimulated) {
+  json row = row_of_peaks(7344, 7768);
+  row["not_simulated"] = {"nvmlDeviceGetVbiosVersion"};
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["not_simulated"] = {"nvmlDeviceGetVbiosVersion", "cuLinkCreate_v2", "cuFoo"};
+  EXPECT_THAT(left_open(row), ElementsAre(HasSubstr("went on without: cuLinkCreate_v2, cuFoo.")));
+  row["fits"] = false;
+  EXPECT_THAT(left_open(row), IsEmpty());
+}
+
 TEST(LeftOpen, RoomForTheBuffersOfNccl) {
   json row = row_of_peaks(6600, 7024);  // 1.14 GiB left
   row["unknown_workspaces"] = {"libcudnn.so.9"};

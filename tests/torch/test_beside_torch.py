@@ -1,4 +1,5 @@
 """What programs ask of a GPU beside PyTorch: nvidia-smi, NVML, the driver."""
+import shutil
 import subprocess
 
 import pytest
@@ -14,6 +15,21 @@ raise SystemExit(ctypes.CDLL(None).cuLinkCreate_v2() != 0)
 """)
     assert row["not_simulated"] == ["cuLinkCreate_v2"]
     assert row["reason"] == "it ended with status 1; it had asked for what is not simulated: cuLinkCreate_v2"
+
+
+def test_what_found_no_gpu_beside_torch_is_not_counted(dryrun, tmp_path):
+    """A library with the CUDA runtime linked into it counts the GPUs, and goes on without any."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc")
+    (tmp_path / "speech.cu").write_text('extern "C" int gpus() { int count = 0; cudaGetDeviceCount(&count); return count; }')
+    subprocess.run(["nvcc", "-cudart", "static", "-shared", "-Xcompiler", "-fPIC", "-o", "libspeech.so", "speech.cu"], cwd=tmp_path,
+                   check=True)
+    text, (row,) = dryrun("--gpu", "1GiB", program="""
+import ctypes, torch
+torch.zeros(1, device="cuda")
+assert ctypes.CDLL("./libspeech.so").gpus() == 0
+""")
+    assert row["verdict"] == "not known" and "the CUDA runtime linked into libspeech.so cannot run" in row["reason"], text
 
 
 def test_a_runtime_that_a_wheel_brought_is_the_simulated_one(dryrun, tmp_path):

@@ -183,6 +183,16 @@ TEST(Verdict, OtherErrorsLeaveItOpenAndSayWhich) {
   EXPECT_THAT(judge(ended(How::running, 0)).reason, HasSubstr("still running"));
 }
 
+TEST(Verdict, WhatFoundNoGpuIsNotCounted) {
+  ProcessFacts facts = ended(How::exited, 0);
+  facts.not_simulated = {"cuFoo"};
+  EXPECT_EQ(judge(facts).fits, Fits::yes);
+  facts.not_simulated.push_back(std::string(kLinkedRuntime) + "libspeech.so");
+  EXPECT_EQ(judge(facts).text(), "not known");
+  EXPECT_THAT(judge(facts).reason,
+              HasSubstr("the CUDA runtime linked into libspeech.so cannot run"));
+}
+
 TEST(Recorder, KeepsNothingBeforeAGpuIsUsed) {
   const ScratchFolder folder;
   Recorder recorder(folder.path());

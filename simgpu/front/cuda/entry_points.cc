@@ -8,6 +8,7 @@
 #include "simgpu/front/cuda/common.h"
 #include "simgpu/process/driver_function.h"
 #include "simgpu/process/recorder.h"
+#include "simgpu/verdict.h"
 
 using namespace gapless::simgpu;
 
@@ -40,8 +41,7 @@ CUDA int cuGetExportTable(const void**, const void*) {
   static const bool said = [&caller] {
     const char* const file = caller.dli_fname == nullptr ? "the program" : caller.dli_fname;
     const char* const slash = std::strrchr(file, '/');
-    Recorder::get().missed(std::string("the CUDA runtime linked into ") +
-                           (slash == nullptr ? file : slash + 1));
+    Recorder::get().missed(std::string(kLinkedRuntime) + (slash == nullptr ? file : slash + 1));
     std::fputs(
         "simgpu: this program has the CUDA runtime linked into it, which cannot run on a simulated "
         "GPU; link it with the shared one (nvcc -cudart shared)\n",
