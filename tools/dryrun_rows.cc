@@ -211,6 +211,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"steps", member(report.torch, "steps")},
         {"stopped_after_steps", member(report.torch, "stopped_after_steps")},
         {"made_optimizer", member(report.torch, "made_optimizer")},
+        {"assert_passed_over", member(report.torch, "assert_passed_over")},
         {"driver_calls", calls_of(record)},
         {"memory_calls", memory_calls(record)},
         {"fits", fits_of(report.verdict)},

@@ -81,11 +81,20 @@ std::string not_simulated_note(const nlohmann::json& row) {
       fmt::join(functions, ", "));
 }
 
+std::string assert_note(const nlohmann::json& row) {
+  const nlohmann::json lines = member(row, "assert_passed_over");
+  if (member(row, "fits") != true || !lines.is_object()) return {};
+  return fmt::format(
+      "an assert failed{} after numbers that nobody knows had been read; it was "
+      "taken for one that holds",
+      lines_text(lines));
+}
+
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
        {ended_note(row), no_step_note(row), tight_note(row), collectives_note(row),
-        not_simulated_note(row), older_gpu_note(row), smaller_cards_note(row),
+        not_simulated_note(row), assert_note(row), older_gpu_note(row), smaller_cards_note(row),
         found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }

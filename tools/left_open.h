@@ -5,6 +5,7 @@
 //   no step            was taken by an optimizer that it made
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   cuLinkCreate_v2    is not simulated, and it went on without
+//   assert             failed, and was passed over (simgpu/python/assume_asserts.py)
 //   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
 //                      attention in other kernels (older_gpu.h)
@@ -34,6 +35,9 @@ std::string tight_note(const nlohmann::json& row);
 /// That it went on without functions that are not simulated. Empty where it asked for none but
 /// those that monitors ask for.
 std::string not_simulated_note(const nlohmann::json& row);
+
+/// That an assert on the host failed, and was taken for one that holds. Empty where none was.
+std::string assert_note(const nlohmann::json& row);
 
 /// That less is left than NCCL's own buffers were reported to take, where the program has
 /// communicators. Empty where more is.

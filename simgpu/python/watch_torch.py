@@ -42,7 +42,8 @@ def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
-            "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False}
+            "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False,
+            "assert_passed_over": None}
 
 
 state = _nothing_yet()
@@ -520,6 +521,7 @@ def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("own_libraries.py")
+    _add("assume_asserts.py")
     _add("tune_kernels.py")
     _add("watch_garbage.py")
     _add("watch_chance.py")

@@ -82,6 +82,18 @@ TEST(LeftOpen, FunctionsThatAreNotSimulated) {
   EXPECT_THAT(left_open(row), IsEmpty());
 }
 
+TEST(LeftOpen, AnAssertThatWasPassedOver) {
+  json row = row_of_peaks(7344, 7768);
+  row["assert_passed_over"] = nullptr;
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["assert_passed_over"] = {{"line", "train.py:3"}, {"library_line", "demucs/apply.py:299"}};
+  EXPECT_THAT(
+      left_open(row),
+      ElementsAre(HasSubstr("an assert failed (train.py:3, in demucs/apply.py:299) after")));
+  row["fits"] = nullptr;
+  EXPECT_THAT(left_open(row), IsEmpty());
+}
+
 TEST(LeftOpen, RoomForTheBuffersOfNccl) {
   json row = row_of_peaks(6600, 7024);  // 1.14 GiB left
   row["unknown_workspaces"] = {"libcudnn.so.9"};

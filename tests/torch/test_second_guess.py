@@ -122,6 +122,45 @@ room = torch.empty(50 << 20, dtype=torch.uint8, device="cuda")
     assert row["peak_allocated_bytes"] > 50 * MiB and row["other_numbers"]["fits"] is True
 
 
+ASSERTS = """
+same = torch.nn.functional.pad(out, (1, 1))[:, 1:-1] == out
+assert same.all()
+assert bool(same.all()), "text"
+assert not (out > 9).any() and (out > 9).any(), out.sum() == 4
+for number in range(2):
+    assert out.max() > 3 or number > 5
+    assert number > 5 or out.max() > 3
+assert torch.tensor(True).cuda()
+assert not torch.vmap(lambda x: x)(torch.tensor([False]).cuda())
+"""
+
+
+def test_what_a_program_asserts_holds(fits):
+    """As of a padded tensor, that what lies between is what it was; where it is known, it is what it is."""
+    done, row, text = fits(TRAINS + ASSERTS)
+    assert (done.returncode, row["verdict"]) == (0, "yes") and "nobody knows" not in text, text
+    done, row, text = fits(TRAINS + ASSERTS + "assert torch.tensor(False).cuda()")
+    assert row["exception"]["type"] == "AssertionError", text
+
+
+def test_on_the_host_an_assert_that_fails_is_passed_over_and_told(fits):
+    """Once numbers were read that nobody knows: what is zero there may be made of such."""
+    done, row, text = fits(TRAINS + "weights = out.detach().cpu()\nassert weights.min() > 0\n")
+    assert (done.returncode, row["verdict"]) == (0, "yes") and "an assert failed (train.py:10) after numbers" in text, text
+    done, row, text = fits(TRAINS.replace("print(loss.item())", "assert torch.zeros(3).min() > 0"))
+    assert row["exception"]["type"] == "AssertionError" and done.returncode == 1, text
+
+
+@pytest.mark.thorough
+def test_what_is_asked_for_by_no_assert_is_a_guess(fits):
+    """Nor are branches in what the assert is about."""
+    done, row, text = fits(TRAINS + """
+if (out > 3).all() or (out == 4).any(): raise AssertionError
+assert (2 if (out > 4).all() else 3) > 1
+""")
+    assert (done.returncode, row["verdict"], row["estimates_from"]["steered"]) == (0, "yes", 3), text
+
+
 DIVIDES = """
 import torch
 x = torch.randn(2048, 2048).cuda()
@@ -137,7 +176,7 @@ def test_what_dies_of_zeros_is_run_with_noise(fits):
     assert ("with zeros in the place of numbers that nobody knows it ended with ZeroDivisionError (train.py:5), so they are "
             "noise (--unknown noise)") in text
     # What dies so or so stays as it was.
-    done, row, text = fits(DIVIDES + "assert y[0, 0] < 0\n")
+    done, row, text = fits(DIVIDES + "if not y[0, 0] < 0: raise ValueError\n")
     assert done.returncode == 1 and (row["verdict"], row["unknown"]) == ("not known", "zeros"), text
     assert "numbers that nobody knows had been read, which are zeros (--unknown noise)" in text
 
