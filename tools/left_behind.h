@@ -1,13 +1,11 @@
 // Whether a run went on from what an earlier run of the same command left: a checkpoint. Such a run
 // takes little, and that is no answer for one that begins from the start.
 //
-//   fits, with gapless    5 steps, 11.47 GiB    out/last.pt is written
-//         with native     0 steps,  2.38 GiB    it was found, and nothing was left to do -> not
-//         known
+//   fits, with gapless    5 steps, 11.47 GiB   out/last.pt is written
+//         with native     0 steps,  2.38 GiB   it was found, nothing was left to do: not known
 //
-//   search, batch 8       5 steps,  4.10 GiB    yes
-//           batch 4096    0 steps,  2.38 GiB    the same, or no batch was full           -> not
-//           known
+//   search, batch 8       5 steps,  4.10 GiB   yes
+//           batch 4096    0 steps,  2.38 GiB   the same, or no batch was full: not known
 //
 // One that has steps left to make takes as much as it would from the start.
 #pragma once
