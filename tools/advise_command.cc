@@ -16,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/table.h"
@@ -137,6 +138,7 @@ void add_advise(CLI::App& app, int& status) {
       "--show-output", options.show_output,
       "Let the program print instead of keeping its output for the case that it fails");
   add_gpu_options(*command, options.gpus);
+  command->footer(kOwnFolderHelp);
   add_program(
       *command, arguments->program,
       "Write the advice to this file; without one, to standard output in place of the text",

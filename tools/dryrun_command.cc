@@ -20,6 +20,7 @@
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/left_behind.h"
+#include "tools/own_folder.h"
 #include "tools/process_reports.h"
 #include "tools/program_options.h"
 #include "tools/same_program.h"
@@ -58,6 +59,7 @@ struct Outcome {
 
 Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
   const TemporaryFolder reports;
+  const TemporaryFolder place;
   Outcome outcome;
   FitsRun& run = outcome.run;
   run.allocator = allocator;
@@ -65,7 +67,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   if (!arguments.record.empty()) {
     variables.emplace_back("SIMGPU_RECORD", fs::absolute(arguments.record).string());
   }
-  run.end.ended = run_program(arguments.program.command, variables);
+  run.end.ended = run_program(with_own_folder(arguments.program.command, place.path()), variables);
   const Ended& ended = run.end.ended;
   run.rows = rows_of(read_reports(reports.path(), ended), allocator, ended.status());
   run.absent = absent_ranks(reports.path());
@@ -169,6 +171,7 @@ void add_dryrun(CLI::App& app, int& status) {
       "Write PyTorch's memory history: FILE run.pickle becomes run.PID.pickle, a snapshot "
       "with the source line of every allocation, for each process");
   add_gpu_options(*command, arguments->gpus);
+  command->footer(kOwnFolderHelp);
   add_program(
       *command, arguments->program,
       "Write one object per process and GPU to this file; without one, to standard "

@@ -23,6 +23,7 @@
 #include "tools/left_behind.h"
 #include "tools/memory_picture.h"
 #include "tools/older_gpu.h"
+#include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/same_program.h"
 #include "tools/say.h"
@@ -250,6 +251,7 @@ void add_fits(CLI::App& app, int& status) {
                       "Draw memory over time by what held it: FILE.svg, or FILE.html with the "
                       "tables in it");
   add_gpu_options(*command, arguments->gpus);
+  command->footer(kOwnFolderHelp);
   add_program(
       *command, arguments->program,
       "Write one object per process, GPU and allocator to this file; without one, "

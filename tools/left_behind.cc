@@ -26,10 +26,11 @@ void StepsBefore::judge(FitsRun& run) {
   const std::uint64_t steps = most_of(run, "steps");
   if (steps == 0 && most_ != 0) {
     take_for_not_known(
-        run, fmt::format("no optimizer took a step, and in an earlier run one took {}: it seems to "
-                         "have found what that run left, as a checkpoint. Have the command remove "
-                         "that first: sh -c 'rm -r OUTPUT; python train.py'",
-                         with_commas(most_)));
+        run,
+        fmt::format("no optimizer took a step, and in an earlier run one took {}: it seems to "
+                    "have found what that run left, as a checkpoint. Have each run write to a "
+                    "folder of its own: {{folder}} in the command, as in --output-dir {{folder}}",
+                    with_commas(most_)));
   }
   most_ = std::max(most_, steps);
 }

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/progress.h"
 #include "tools/say.h"
@@ -148,6 +149,7 @@ void add_search(CLI::App& app, int& status) {
                       "Keep results of probes in this file, and use those that are in it: of the "
                       "same command, files that it names, GPUs, allocator and version");
   add_gpu_options(*command, options.gpus);
+  command->footer(kOwnFolderHelp);
   add_program(
       *command, arguments->program,
       "Write what was found, with every probe's, to this file; without one, to "

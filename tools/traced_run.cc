@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/own_folder.h"
 #include "tools/run_progress.h"
 #include "tools/temporary_folder.h"
 #include "tools/watched_program.h"
@@ -30,7 +31,7 @@ FitsRun run_traced(const TracedRun& run) {
   {
     RunProgress progress(run.name, reports, !run.show_output, run.gpus.unknown == "zeros");
     watching.look = [&progress] { progress.look(); };
-    end = run_watched(run.command, variables, watching);
+    end = run_watched(with_own_folder(run.command, folder.path()), variables, watching);
   }
   const Judging judging = {run.gpus.worst_case, run.blocks, run.gpus.estimates};
   FitsRun judged =

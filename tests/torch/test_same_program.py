@@ -62,14 +62,15 @@ import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(1024, 1024).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-done = os.path.exists("last.pt") and torch.load("last.pt")["step"] or 0
+last = os.path.join(*sys.argv[3:], "last.pt")
+done = os.path.exists(last) and torch.load(last)["step"] or 0
 for step in range(done, 2):
     out = model(torch.ones(int(sys.argv[2]) << 14, 1024, device="cuda"))
     if sys.argv[1] == "mask":
         torch.masked_select(out.detach(), out.detach() > 0.9).mean()
     out.sum().backward()
     optimizer.step()
-torch.save({"step": 2, "model": model.state_dict()}, "last.pt")
+torch.save({"step": 2, "model": model.state_dict()}, last)
 """
 
 # A norm over rows, for which torch.compile tries several kernels out.
@@ -82,11 +83,11 @@ torch.compile(model)(torch.ones(512, 256, device="cuda")).sum().backward()
 
 @pytest.fixture
 def run(tmp_path):
-    def run(*words, seed, program=PROGRAM):
+    def run(*words, seed, program=PROGRAM, left_in=()):
         (tmp_path / "train.py").write_text(program)
         done = subprocess.run(
             [GAPLESS, words[0], *(() if "--gpu" in words else ("--gpu", "8GiB")), "--json", "found.json", *words[1:], "--", sys.executable, "train.py",
-             seed, "{size}" if words[0] == "search" else "2"],
+             seed, "{size}" if words[0] == "search" else "2", *left_in],
             cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels"), "TRITON_CACHE_DIR": str(tmp_path / "triton")})
         return " ".join((done.stderr + done.stdout).split()), json.loads((tmp_path / "found.json").read_text())
@@ -213,13 +214,28 @@ def test_one_that_goes_on_from_what_an_earlier_run_left_is_not_known(run, tmp_pa
 
 
 @pytest.mark.one_torch
+def test_each_run_may_have_a_folder_of_its_own(run, tmp_path):
+    said, (row,) = run("fits", "--allocator", "native", seed="mask", program=RESUMING, left_in=["{folder}"])
+    assert (row["steps"], row["verdict"]) == (2, "yes, at the most"), said
+    words = ("search", "--allocator", "native", "--vary", "size=1:64")
+    said, found = run(*words, seed="none", program=RESUMING, left_in=["{folder}"])
+    assert 20 < found["allocators"]["native"]["size"] < 64, said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "train.py"]
+
+
+@pytest.mark.one_torch
 @pytest.mark.thorough
 def test_so_it_is_with_other_allocators_and_remedies(run, tmp_path):
     said, rows = run("fits", "--allocator", "native,expandable", seed="none", program=RESUMING)
     assert [row["verdict"] for row in rows] == ["yes", "not known"] and "as a checkpoint" in said, said
     said, rows = run("dryrun", "--allocator", "native,expandable", seed="none", program=RESUMING)
-    assert [row["verdict"] for row in rows] == ["yes", "yes"]
+    assert [(row["verdict"], row["steps"]) for row in rows] == [("yes", 0), ("yes", 0)]
     assert "an optimizer was made, and took no step" in said, said
     (tmp_path / "last.pt").unlink()
-    said, _ = run("advise", "--gpu", "300MiB", "--context", "100MiB", seed="none", program=RESUMING)
+    words = ("advise", "--gpu", "300MiB", "--context", "100MiB")
+    said, _ = run(*words, seed="none", program=RESUMING)
     assert "with native: no: " in said and "allocator nothing - not known the allocator gapless" in said, said
+    said, _ = run(*words, seed="none", program=RESUMING, left_in=["{folder}"])
+    assert "allocator nothing - not known" not in said and "with gapless: no: " in said, said
+    said, rows = run("dryrun", "--allocator", "native,expandable", seed="none", program=RESUMING, left_in=["{folder}"])
+    assert [row["steps"] for row in rows] == [2, 2], said

@@ -12,6 +12,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
+#include "tools/own_folder.h"
 #include "tools/search/value_in_file.h"
 
 namespace gapless::tools {
@@ -96,6 +97,9 @@ bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) !=
 bool in_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
+
+// One that every command has (own_folder.h), unless it is varied.
+bool is_own_folder(const std::string& name) { return "{" + name + "}" == kOwnFolder; }
 
 // The word with every {name} replaced; {{name}} is {name} itself, and other braces are nobody's
 // business.
@@ -194,6 +198,7 @@ void VariedCommand::check_names() const {
       const auto varied = std::find_if(varied_.begin(), varied_.end(), [&](const Varied& each) {
         return each.file.empty() && each.name == name;
       });
+      if (varied == varied_.end() && is_own_folder(name)) return name;
       if (varied == varied_.end()) {
         throw InputError(fmt::format(
             "the command has {{{0}}}, and nothing varies it: --vary {0}=MIN:MAX, or {{{{{0}}}}} "
@@ -235,15 +240,15 @@ std::vector<std::string> VariedCommand::with(const Setting& setting) const {
   for (const std::string& word : words_) {
     words.push_back(replaced(word, [&](const std::string& name) {
       std::size_t i = 0;
-      while (!varied_[i].file.empty() || varied_[i].name != name) ++i;
-      return varied_[i].values[setting[i]];
+      while (i < varied_.size() && (!varied_[i].file.empty() || varied_[i].name != name)) ++i;
+      return i < varied_.size() ? varied_[i].values[setting[i]] : std::string(kOwnFolder);
     }));
   }
   return words;
 }
 
 std::vector<std::string> VariedCommand::with(const Setting& setting, const fs::path& folder) const {
-  std::vector<std::string> words = with(setting);
+  std::vector<std::string> words = with_own_folder(with(setting), folder);
   for (std::size_t n = 0; n < files_.size(); ++n) {
     const File& file = files_[n];
     std::string text = file.text;

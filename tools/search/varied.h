@@ -51,7 +51,7 @@ class VariedCommand {
   [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
   /// The command with those values. Files are still those that were named.
   [[nodiscard]] std::vector<std::string> with(const Setting& setting) const;
-  /// The same, with copies of the files that are varied, made in that folder.
+  /// The same, with copies of the files that are varied, and the probe's own folder, in that one.
   [[nodiscard]] std::vector<std::string> with(const Setting& setting,
                                               const std::filesystem::path& folder) const;
 

@@ -117,6 +117,15 @@ TEST_F(Files, ACopyHasTheValueAndTheFileIsAsItWas) {
   EXPECT_THAT(varied.with({31, 1, 0}), ElementsAre("train", "--config=" + yaml, yaml, "1"));
 }
 
+TEST_F(Files, AProbesOwnFolderIsInItsPlace) {
+  const VariedCommand varied = command({"train", "{b}", "--out={folder}"}, {"b=1:8"});
+  EXPECT_THAT(varied.with({0}), ElementsAre("train", "1", "--out={folder}"));
+  EXPECT_THAT(varied.with({0}, folder.path()),
+              ElementsAre("train", "1", "--out=" + folder.file("own")));
+  const VariedCommand named = command({"train", "{folder}"}, {"folder=a,b"});
+  EXPECT_THAT(named.with({1}, folder.path()), ElementsAre("train", "b"));
+}
+
 TEST_F(Files, WhatCannotBeVariedIsTold) {
   const std::string yaml = file("train.yaml", "a: 1\n");
   EXPECT_THAT(error_of([&] {
