@@ -8,6 +8,7 @@
 
 #include "allocator/base/bytes.h"
 #include "tools/cards_of_size.h"
+#include "tools/estimates_from.h"
 #include "tools/json_values.h"
 #include "tools/older_gpu.h"
 #include "tools/same_program.h"
