@@ -17,9 +17,9 @@ namespace gapless::tools {
 /// What stands for it in a command; {{folder}} is {folder} itself.
 inline constexpr std::string_view kOwnFolder = "{folder}";
 inline constexpr const char* kOwnFolderHelp =
-    "In the command {folder} stands for a folder of its own for each run, which goes with it, as "
-    "in\n"
-    "python train.py --output-dir {folder}: what one run leaves there, no other finds.";
+    "In the command {folder} stands for a folder of its own for each run, which\n"
+    "goes with it: python train.py --output-dir {folder}. What one run leaves there,\n"
+    "no other finds.";
 
 /// The command with a folder inside `place` wherever it names its own, which is made then.
 std::vector<std::string> with_own_folder(std::vector<std::string> words,
