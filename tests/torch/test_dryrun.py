@@ -548,31 +548,6 @@ grow(x)
     assert "torchinductor_" in row["out_of_memory"]["library_line"]
 
 
-def test_of_a_kernel_s_configurations_the_first_that_compiles_is_tried(dryrun):
-    """And what is compiled is not kept where programs on a real GPU look."""
-    text, (row,) = dryrun("--gpu", "1GiB", "--context", "200MiB", program="""
-import importlib.util
-import os
-import torch
-x = torch.ones(1 << 20, device="cuda")
-assert importlib.util.find_spec("triton.runtime.autotuner") is not None  # who asks need not import it
-import triton
-import triton.language as tl
-@triton.autotune([triton.Config({"BLOCK": block}) for block in (32, 64, 128, 256)], key=["count"])
-@triton.jit
-def double(x, count, BLOCK: tl.constexpr):
-    tl.static_assert(BLOCK > 32)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x + at, 2 * tl.load(x + at, mask=at < count), mask=at < count)
-for count in (1 << 20, 1 << 19):
-    double[lambda meta: (triton.cdiv(count, meta["BLOCK"]),)](x, count)
-    times = {config.kwargs["BLOCK"]: times[0] for config, times in double.configs_timings.items()}
-    assert double.best_config.kwargs["BLOCK"] == 64 and [block for block in times if times[block] < float("inf")] == [64], times
-assert "simulated" in os.environ["TRITON_CACHE_DIR"] and "simulated" in os.environ["TORCHINDUCTOR_CACHE_DIR"]
-""")
-    assert row["peak_allocated_bytes"] >= 260 << 20  # with the buffer that the trial clears
-
-
 @pytest.mark.one_torch
 def test_python_of_a_virtual_environment(dryrun, tmp_path):
     """One that is found by PATH, as after `activate`; torch is not its own."""
