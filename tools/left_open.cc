@@ -70,10 +70,10 @@ std::string no_step_note(const nlohmann::json& row) {
 
 std::string not_simulated_note(const nlohmann::json& row) {
   if (member(row, "fits") != true) return {};
-  std::vector<std::string> functions;
+  std::vector<std::string> functions;  // but NVML's, which take no memory
   for (const nlohmann::json& what : member(row, "not_simulated")) {
-    const auto name = what.get<std::string>();
-    if (!name.starts_with("nvml")) functions.push_back(name);  // they take no memory
+    const std::string name = what.is_string() ? what.get<std::string>() : "";
+    if (!name.empty() && !name.starts_with("nvml")) functions.push_back(name);
   }
   if (functions.empty()) return {};
   return fmt::format(

@@ -14,7 +14,7 @@
 
 namespace gapless::tools {
 
-/// What stands for it in a command; {{folder}} is {folder} itself.
+/// What stands for it in a command; {{folder}} is {folder} itself, but in a search.
 inline constexpr std::string_view kOwnFolder = "{folder}";
 inline constexpr const char* kOwnFolderHelp =
     "In the command {folder} stands for a folder of its own for each run, which\n"

@@ -54,7 +54,9 @@ def _asks(function):
     @functools.wraps(function)
     def wrapped(flag):
         on_host = not flag.is_cuda
-        if type(flag) is not torch.Tensor or (not state["first_estimates"] if on_host else _is_known(flag)):
+        if type(flag) is not torch.Tensor or flag.numel() != 1:  # more than one are no flag, which is an error
+            return function(flag)
+        if not state["first_estimates"] if on_host else _is_known(flag):
             return function(flag)
         frame = sys._getframe(1)
         goes_on_with = _goes_on_with(frame.f_code, frame.f_lasti)

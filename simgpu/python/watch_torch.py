@@ -387,31 +387,42 @@ def _begin():
 
 # --- the report ---------------------------------------------------------------------------------------------
 
-def _is_out_of_memory(error) -> bool:
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(error):
-            return True
+def _chain_of(error) -> list:
+    """It, what it was raised from, and so on; `raise error from error` is its own."""
+    chain = []
+    while error is not None and not any(error is one for one in chain):
+        chain.append(error)
         error = error.__cause__
-    return False
+    return chain
+
+
+def _is_out_of_memory(error) -> bool:
+    """Or raised from one."""
+    return any(isinstance(one, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(one)
+               for one in _chain_of(error))
 
 
 def _lines_of(error) -> dict:
     return _lines(reversed(list(traceback.walk_tb(error.__traceback__))))
 
 
-def _message_of(error) -> str:
+def _first_message_of(error) -> str:
     """The first line of what it says. Of one that torch caught in a worker and raises again, what the worker's said,
-    which follows its traceback; and what it was raised from, which is often the cause."""
+    which follows its traceback."""
     text = str(error).strip()
     message = text.partition("\n")[0]
     _, original, rest = text.rpartition("Traceback (most recent call last):\n")
     said = [line for line in rest.splitlines() if line and not line.startswith(" ")]
     if original and said:
         message = said[0].removeprefix(f"{type(error).__name__}: ") + f" ({message})"
-    cause = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    return message if cause is error else f"{message}, caused by {type(cause).__name__}: {_message_of(cause)}"
+    return message
+
+
+def _message_of(error) -> str:
+    """And what it was raised from, which is often the cause."""
+    cause = _chain_of(error)[-1]
+    message = _first_message_of(error)
+    return message if cause is error else f"{message}, caused by {type(cause).__name__}: {_first_message_of(cause)}"
 
 
 def _exception():

@@ -40,17 +40,18 @@ ENDS = {
     "is replaced": "os.execv('/bin/false', ['false'])",
     "is interrupted": "raise KeyboardInterrupt",
     "runs out of memory": "ask(900)",
-    "runs out of memory twice": "refused(900); ask(30); ask(900)",
+    "runs out of memory twice": "refused(900); ask(300); ask(900)",
     "wraps it": "try: ask(900)\nexcept RuntimeError as error: raise KeyError('batch') from error",
     "gives up after it": "refused(900); raise RuntimeError('no batch size fits')",
     "raises from another": "try: open('/no/such.csv')\nexcept OSError as error: raise ValueError('no data') from error",
+    "raises from itself": "try: int('x')\nexcept ValueError as error: raise error from error",
     "loses a worker": "for _ in torch.utils.data.DataLoader(NoAudio(), num_workers=1): pass",
     "gives up by status": "refused(900); sys.exit(1)",
     "leaves after it": "refused(900); os._exit(1)",
-    "fails later": "refused(900); ask(30); raise ValueError('no such file')",
-    "exits with an error later": "refused(900); ask(30); sys.exit(7)",
-    "goes on": "refused(900); ask(30)",
-    "goes on and leaves at once": "refused(900); ask(30); os._exit(0)",
+    "fails later": "refused(900); ask(300); raise ValueError('no such file')",
+    "exits with an error later": "refused(900); ask(300); sys.exit(7)",
+    "goes on": "refused(900); ask(300)",
+    "goes on and leaves at once": "refused(900); ask(300); os._exit(0)",
     "exits well after it": "refused(900); sys.exit(0)",
     "is killed after it": "refused(900); os.kill(os.getpid(), signal.SIGKILL)",
     "loses a thread": "t = threading.Thread(target=ask, args=(900,)); t.start(); t.join()",
@@ -59,8 +60,8 @@ ENDS = {
 FITS = {True: ["returns", "leaves at once", "goes on", "goes on and leaves at once", "exits well after it"],
         False: ["runs out of memory", "runs out of memory twice", "wraps it", "gives up after it", "gives up by status",
                 "leaves after it", "loses a thread", "is refused by CUDA itself"],
-        None: ["exits with an error", "raises", "raises from another", "loses a worker", "leaves at once with an error", "is killed",
-               "aborts", "is replaced", "is interrupted", "fails later", "exits with an error later", "is killed after it"]}
+        None: ["exits with an error", "raises", "raises from another", "raises from itself", "loses a worker",
+               "leaves at once with an error", "is killed", "aborts", "is replaced", "is interrupted", "fails later", "exits with an error later", "is killed after it"]}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ for number, code in enumerate({list(ENDS.values())!r}):
         note = "\n".join(line for line in done.stderr.splitlines() if line.startswith(f"{row['pid']}: "))
         sizes = [40 + 2 * number for number in range(len(ENDS))]
         size = row["peak_reserved_bytes"] >> 20
-        found[list(ENDS)[sizes.index(size if size in sizes else size - 30)]] = (row, note)
+        found[list(ENDS)[sizes.index(size if size in sizes else size - 300)]] = (row, note)
     found["status"] = done.returncode
     return found
 
@@ -118,6 +119,7 @@ def test_what_is_said_of_ends(ends):
     for name, words in (
             ("raises", "not known: it ended with status 1 (ValueError: no such column) (<string>:1)"),
             ("raises from another", "(ValueError: no data, caused by FileNotFoundError: [Errno 2] No such file"),
+            ("raises from itself", "(ValueError: invalid literal for int() with base 10: 'x') ("),
             ("loses a worker", "(KeyError: 'audio' (Caught KeyError in DataLoader worker process 0.)) (<string>:1)"),
             ("exits with an error", "it ended with status 4"),
             ("leaves at once with an error", "it ended with status 5"),

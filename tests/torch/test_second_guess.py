@@ -141,6 +141,8 @@ def test_what_a_program_asserts_holds(fits):
     assert (done.returncode, row["verdict"]) == (0, "yes") and "nobody knows" not in text, text
     done, row, text = fits(TRAINS + ASSERTS + "assert torch.tensor(False).cuda()")
     assert row["exception"]["type"] == "AssertionError", text
+    done, row, text = fits(TRAINS + "assert out > 3")
+    assert "Boolean value of Tensor with more than one value is ambiguous" in text, text
 
 
 def test_on_the_host_an_assert_that_fails_is_passed_over_and_told(fits):
