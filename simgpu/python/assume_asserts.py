@@ -43,6 +43,7 @@ def _goes_on_with(code, at: int) -> bool | None:
     return None if there == here else (there > here) == jump.opname.endswith("IF_TRUE")
 
 
+@_as_torchs_own
 def _is_known(flag) -> bool:
     try:
         return library.simgpu_knowledge(flag.data_ptr(), flag.element_size()) == _KNOWN
@@ -51,6 +52,7 @@ def _is_known(flag) -> bool:
 
 
 def _asks(function):
+    @_as_torchs_own
     @functools.wraps(function)
     def wrapped(flag):
         on_host = not flag.is_cuda

@@ -237,8 +237,15 @@ def _estimate(what):
     state["first_estimates"] = {**state["first_estimates"], kind: {"step": state["steps"], **_current_lines()}}
 
 
+def _as_torchs_own(function):
+    """One into which torch.compile does not look."""
+    function.__code__ = function.__code__.replace(co_filename=torch._tensor_str.__file__)
+    return function
+
+
 def _makes_text(function):
     """print(loss) reads numbers, and picks those that are not zero to see how many digits they want: nothing is steered."""
+    @_as_torchs_own
     @functools.wraps(function)
     def wrapped(*arguments, **options):
         library.simgpu_makes_text(1)
@@ -246,8 +253,6 @@ def _makes_text(function):
             return function(*arguments, **options)
         finally:
             library.simgpu_makes_text(-1)
-    # As torch's own, into which torch.compile does not look.
-    wrapped.__code__ = wrapped.__code__.replace(co_filename=torch._tensor_str.__file__)
     return wrapped
 
 

@@ -84,18 +84,53 @@ bool for_each_run(const at::Tensor& tensor, F&& f) {
   }
 }
 
-// Calls f(i, offset in bytes) for each number, in their order.
-template <class F>
-void for_each_number(const at::Tensor& tensor, F&& f) {
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    std::int64_t offset = 0;
-    std::int64_t rest = i;
-    for (std::int64_t d = tensor.dim() - 1; d >= 0; --d) {
-      offset += rest % tensor.size(d) * tensor.stride(d);
-      rest /= tensor.size(d);
-    }
-    f(i, static_cast<std::uint64_t>(offset * tensor.element_size()));
+// Numbers in the order of the tensor's memory.
+at::Tensor as_it_lies(const at::Tensor& values, const at::Tensor& tensor) {
+  if (values.strides() == tensor.strides() && values.is_conj() == tensor.is_conj() &&
+      values.is_neg() == tensor.is_neg()) {
+    return values;
   }
+  at::Tensor twin = empty_twin_of(tensor);
+  twin.copy_(values);
+  return twin;
+}
+
+// Flags in the order of the tensor's memory.
+at::Tensor in_its_order(const at::Tensor& flags, const at::Tensor& tensor) {
+  if (flags.strides() == tensor.strides()) return flags;
+  at::Tensor made(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), at::kBool));
+  made.copy_(flags);
+  return made;
+}
+
+// Calls f(offset, bytes) for each stretch of numbers side by side whose flags are set.
+template <class F>
+void for_each_stretch(const at::Tensor& tensor, const at::Tensor& flags, F&& f) {
+  const at::Tensor in_order = in_its_order(flags, tensor);
+  const auto* const flag = static_cast<const bool*>(in_order.data_ptr());
+  const auto size = static_cast<std::uint64_t>(tensor.element_size());
+  for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
+    const bool* const end = flag + (offset + bytes) / size;
+    for (const bool* at = std::find(flag + offset / size, end, true); at != end;) {
+      const bool* const to = std::find(at, end, false);
+      f(static_cast<std::uint64_t>(at - flag) * size, static_cast<std::uint64_t>(to - at) * size);
+      at = std::find(to, end, true);
+    }
+    return true;
+  });
+}
+
+// Sets the flags of those of `count` numbers of `size` bytes of which something is known. Returns
+// the least that is known of these.
+int flag_known(const char* numbers, std::uint64_t size, std::uint64_t count, bool* flag) {
+  const int knowledge = simgpu_knowledge(numbers, count * size);
+  if (knowledge != kNone || count == 1 || !simgpu_knows_any(numbers, count * size)) {
+    std::fill_n(flag, count, knowledge != kNone);
+    return knowledge != kNone ? knowledge : kKnown;
+  }
+  const std::uint64_t half = count / 2;
+  return std::min(flag_known(numbers, size, half, flag),
+                  flag_known(numbers + half * size, size, count - half, flag + half));
 }
 
 char* values_of(const at::Tensor& twin) { return static_cast<char*>(twin.data_ptr()); }
@@ -130,6 +165,11 @@ int knowledge_of(const at::Tensor& tensor) {
   return least;
 }
 
+bool knows_any(const at::Tensor& tensor) {
+  const Extent extent = extent_of(tensor);
+  return extent.begin != nullptr && simgpu_knows_any(extent.begin, extent.bytes);
+}
+
 at::Tensor empty_twin_of(const at::Tensor& tensor) {
   const at::Tensor twin(
       at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
@@ -147,14 +187,9 @@ at::Tensor twin_of(const at::Tensor& tensor) {
 
 void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge) {
   if (tensor.numel() == 0) return;
-  at::Tensor twin = values;
-  if (values.strides() != tensor.strides() || values.is_conj() != tensor.is_conj() ||
-      values.is_neg() != tensor.is_neg()) {
-    twin = empty_twin_of(tensor);
-    twin.copy_(values);
-  }
   const Extent extent = extent_of(tensor);
   if (extent.begin == nullptr) return;
+  const at::Tensor twin = as_it_lies(values, tensor);
   for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
     simgpu_write_values(extent.begin + offset, values_of(twin) + offset, bytes, knowledge);
     return true;
@@ -174,28 +209,38 @@ void forget_values(const at::Tensor& tensor) {
   });
 }
 
+void write_where(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& flags,
+                 int knowledge) {
+  const Extent extent = extent_of(tensor);
+  if (extent.begin == nullptr) return;
+  const at::Tensor twin = as_it_lies(values, tensor);
+  for_each_stretch(tensor, flags, [&](std::uint64_t offset, std::uint64_t bytes) {
+    simgpu_write_values(extent.begin + offset, values_of(twin) + offset, bytes, knowledge);
+  });
+}
+
 void forget_where(const at::Tensor& tensor, const at::Tensor& flags) {
   const Extent extent = extent_of(tensor);
   if (extent.begin == nullptr) return;
-  const auto size = static_cast<std::uint64_t>(tensor.element_size());
-  const at::Tensor in_order = flags.contiguous();
-  const bool* const flag = in_order.const_data_ptr<bool>();
-  for_each_number(tensor, [&](std::int64_t i, std::uint64_t offset) {
-    if (flag[i]) simgpu_forget_values(extent.begin + offset, size);
+  for_each_stretch(tensor, flags, [&](std::uint64_t offset, std::uint64_t bytes) {
+    simgpu_forget_values(extent.begin + offset, bytes);
   });
 }
 
 KnownWhere known_where(const at::Tensor& tensor) {
-  KnownWhere known{at::Tensor(at::detail::empty_cpu(tensor.sizes(), at::kBool))};
-  known.flags.zero_();
+  KnownWhere known{
+      at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), at::kBool))};
   const Extent extent = extent_of(tensor);
-  if (extent.begin == nullptr || !simgpu_knows_any(extent.begin, extent.bytes)) return known;
+  if (extent.begin == nullptr) {
+    known.flags.zero_();
+    return known;
+  }
   const auto size = static_cast<std::uint64_t>(tensor.element_size());
-  bool* const flag = known.flags.mutable_data_ptr<bool>();
-  for_each_number(tensor, [&](std::int64_t i, std::uint64_t offset) {
-    const int knowledge = simgpu_knowledge(extent.begin + offset, size);
-    flag[i] = knowledge != kNone;
-    if (flag[i]) known.least = std::min(known.least, knowledge);
+  auto* const flag = static_cast<bool*>(known.flags.data_ptr());
+  for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
+    known.least = std::min(
+        known.least, flag_known(extent.begin + offset, size, bytes / size, flag + offset / size));
+    return true;
   });
   return known;
 }

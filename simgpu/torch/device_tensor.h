@@ -28,6 +28,9 @@ bool is_small(const at::Tensor& tensor);
 /// What is known of its numbers, of the least known one; of no numbers everything.
 int knowledge_of(const at::Tensor& tensor);
 
+/// Whether anything may be known of any of its numbers; at once, and also where it is not small.
+bool knows_any(const at::Tensor& tensor);
+
 /// Of a tensor that is_on_device and is_small.
 at::Tensor empty_twin_of(const at::Tensor& tensor);  // without the numbers
 at::Tensor twin_of(const at::Tensor& tensor);
@@ -35,14 +38,18 @@ at::Tensor twin_of(const at::Tensor& tensor);
 /// The device's tensor gets the numbers of a CPU tensor of the same sizes and type.
 void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge);
 
+/// The same of those numbers where `flags`, of the same sizes, is set.
+void write_where(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& flags,
+                 int knowledge);
+
 /// Nothing is known of its numbers any more.
 void forget_values(const at::Tensor& tensor);
 
-/// Of those numbers where `flags`, of the same sizes, is not zero, nothing is known any more.
+/// Of those numbers where `flags`, of the same sizes, is set, nothing is known any more.
 void forget_where(const at::Tensor& tensor, const at::Tensor& flags);
 
-/// A flag for each of its numbers: whether anything is known of it; and the least that is known of
-/// those.
+/// A flag for each of its numbers, with its strides: whether anything is known of it; and the least
+/// that is known of those.
 struct KnownWhere {
   at::Tensor flags;
   int least = kKnown;

@@ -23,11 +23,17 @@ constexpr std::array<std::string_view, 13> kFills = {
     "aten::cauchy_",       "aten::geometric_", "aten::log_normal_",  "aten::_foreach_zero_",
     "aten::_foreach_copy_"};
 
-// In place as well: some of the numbers, and each by itself.
-constexpr std::array<std::string_view, 11> kWritesInPart = {
-    "aten::scatter_",       "aten::index_put_",   "aten::_index_put_impl_", "aten::index_copy_",
-    "aten::index_fill_",    "aten::masked_fill_", "aten::masked_scatter_",  "aten::put_",
-    "aten::fill_diagonal_", "aten::scatter_add_", "aten::index_add_"};
+// Without the underscore of those in place.
+constexpr std::array<std::string_view, 25> kCarries = {
+    "aten::scatter",        "aten::index_put",  "aten::_index_put_impl",
+    "aten::index_copy",     "aten::index_fill", "aten::masked_fill",
+    "aten::masked_scatter", "aten::put",        "aten::fill_diagonal",
+    "aten::scatter_add",    "aten::index_add",  "aten::cat",
+    "aten::stack",          "aten::index",      "aten::index_select",
+    "aten::gather",         "aten::take",       "aten::embedding",
+    "aten::flip",           "aten::roll",       "aten::repeat",
+    "aten::clone",          "aten::sum",        "aten::mean",
+    "aten::cumsum"};
 
 // Results that are given as arguments, without being called out=.
 constexpr std::array<std::string_view, 2> kOnlyWrite = {"aten::_cummax_helper",
@@ -85,6 +91,8 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
                       ? Role::writes
                       : Role::reads_and_writes;
       made.resized = is_written(argument) && argument.is_out();
+      made.chooses =
+          argument.name() == "index" || argument.name() == "indices" || argument.name() == "mask";
       // Of torch's GradScaler.
       made.tells_infinite = is_written(argument) && argument.name() == "found_inf";
       facts.writes = facts.writes || is_written(argument);
@@ -103,7 +111,13 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   facts.for_ampere = facts.base.find("flash_attention") != std::string::npos ||
                      facts.base.find("cudnn_attention") != std::string::npos;
   facts.for_ampere_in_bfloat16 = facts.base.find("efficient_attention") != std::string::npos;
-  facts.in_part = is_one_of(facts.base, kWritesInPart);
+  if (is_one_of(
+          facts.base.ends_with('_') ? facts.base.substr(0, facts.base.size() - 1) : facts.base,
+          kCarries)) {
+    facts.in_part = InPart::carries;
+  } else if (op.hasTag(at::Tag::pointwise) || facts.base == "aten::copy_") {
+    facts.in_part = InPart::places;
+  }
   // Where "scalars" are a tensor, its numbers belong to the elements.
   facts.by_element = facts.base.rfind("aten::_foreach_", 0) == 0 && !shares_out;
   facts.copies = facts.base == "aten::copy_";
@@ -126,6 +140,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts.computable = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
                      !(random && facts.generator < 0) && !facts.reads_back;
+  if (random) facts.in_part = InPart::no;
   // aten::max and its like also compare two tensors, or find a number without its place.
   const bool finds = facts.base == "aten::argmax" || facts.base == "aten::argmin" ||
                      facts.base == "aten::multinomial" || facts.fresh.size() == 2;

@@ -20,7 +20,14 @@ struct OperatorFacts {
   struct Argument {
     Role role = Role::other;      // `other`: no tensors
     bool resized = false;         // out=: it gets the result's sizes
+    bool chooses = false;         // by its numbers, which others are carried, or where to
     bool tells_infinite = false;  // it stays what it is, for numbers are finite (guesses.h)
+  };
+  /// How some of its numbers are known where not all are (partly_known.h).
+  enum class InPart {
+    no,
+    places,  // each is made of those that lie in the same place
+    carries  // they are those of its arguments in other places, and sums of them
   };
   /// What is done where its numbers cannot be computed.
   enum class Guess {
@@ -40,13 +47,13 @@ struct OperatorFacts {
   int generator = -1;       // the argument that is one
   int dim = -1;             // "dim"
   bool writes = false;      // any argument
-  bool in_part = false;     // some numbers of its first argument, each by itself
   bool by_element = false;  // the same with each element of its lists (list_elements.h)
   bool computable = false;  // on the CPU, to the same result
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device
   bool reads_back = false;  // aten::_local_scalar_dense
   bool for_ampere = false;  // attention that PyTorch has for compute capability 8.0 and newer
   bool for_ampere_in_bfloat16 = false;
+  InPart in_part = InPart::no;
   Guess guess = Guess::none;
   /// The most there can be of what its size follows from.
   enum class Most { numbers, along_dim, unbounded } most = Most::numbers;

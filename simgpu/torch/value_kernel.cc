@@ -12,7 +12,7 @@
 #include "simgpu/torch/guesses.h"
 #include "simgpu/torch/list_elements.h"
 #include "simgpu/torch/operator_scope.h"
-#include "simgpu/torch/partly_written.h"
+#include "simgpu/torch/partly_known.h"
 #include "simgpu/torch/tensors_in.h"
 
 namespace gapless::simgpu {
@@ -288,17 +288,14 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const bool computed = computes && (computation.done || compute(op, computation));
   if (computed) {
     keep(facts_, computation, *stack, written);
-  } else if (part && keep_part(op, *part, written.front())) {
-    return;
-  } else if (facts_.copies) {
-    return;  // as bytes, they took along what is known of them
-  } else {
+  } else if (!facts_.copies) {  // what is copied as bytes takes along what is known of them
     forget(*stack, written);
     if (some) keep_elements(op, facts_, *some, *stack);
     if (facts_.failures >= 0) keep_no_failures(*stack);
     if (follows) return keep_certain(*follows, *stack);
   }
   if (!kept.empty() && (counts || !computed)) guess(kept, *stack);
+  if (part) keep_part(op, facts_, *part, *stack, written);
 }
 
 }  // namespace gapless::simgpu

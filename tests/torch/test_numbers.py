@@ -65,6 +65,36 @@ def test_what_is_done_with_many_is_known_of_those_that_are_known(dryrun):
         assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:13"), more
 
 
+IN_PART = """
+import torch
+
+loss = (torch.randn(8, 1 << 20, device="cuda") @ torch.randn(1 << 20, 8, device="cuda")).mean()
+count = torch.tensor(32.0).cuda()
+sums = torch.stack([loss, count])
+rows = torch.stack([sums, sums.half() + 1])
+known = [sums[1], (sums * 2)[1] / 2, (sums / sums[1])[1] * 32, rows.sum(0)[1] - 33, rows.mean(0)[1] - 0.5, sums.flip(0).cumsum(0)[0],
+         torch.cat([sums, loss[None]]).long()[1], sums[torch.tensor([1, 0]).cuda()][0], rows.t().contiguous()[1, 0],
+         torch.zeros(3, device="cuda").index_add(0, torch.tensor([2, 1]).cuda(), sums)[1], sums[None].expand(3, 2).clamp(min=1)[2, 1]]
+assert [float(number) for number in known] == [32.0] * len(known)
+flags = sums.long() == 32
+assert flags[1].item() and not (sums > 33).logical_not().logical_not()[1]
+ids = torch.cat([torch.tensor([3, 4]).cuda(), loss.long()[None]])
+assert ids[:2].tolist() == [3, 4] and (ids.view(3, 1) + ids)[:2, :2].tolist() == [[6, 7], [7, 8]]
+"""
+
+
+def test_of_numbers_of_which_some_are_known_these_stay_known(dryrun):
+    """A count beside a loss, a prompt before the words that follow it."""
+    text, rows = dryrun("--gpu", "2GiB", program=IN_PART)
+    assert (rows[0]["fits"], rows[0]["estimates_from"]) == (True, None), text
+    for more in ("flags[0].item()", "ids[2].item()", "ids.sum().item()", "ids.cumsum(0).tolist()", "(ids.view(3, 1) + ids)[0, 2].item()",
+                 "(ids - ids).tolist()", "(ids * 0).sum().item()",
+                 "torch.tensor([0, 1]).cuda().index_select(0, ids[2:] % 2).item()", "ids.index_put((ids % 2,), ids).tolist()"):
+        _, rows = dryrun("--gpu", "2GiB", program=IN_PART + more)
+        found = rows[0]["estimates_from"]
+        assert (found["kind"], found["line"]) == ("flag" if "flags" in more else "integer", "train.py:16"), more
+
+
 UNKNOWN = """
 import torch
 
@@ -250,14 +280,14 @@ warnings.simplefilter("error", UserWarning)
 def told(x):
     y = x * 2
     text = f"{y.sum()} {y[0, :2]}"
+    assert (y[0] @ x[0]) > -1
     return y + 1, text
 assert len(told(torch.ones(64, 64, device="cuda"))) == 2
 """
 
 
 @pytest.mark.one_torch
-@pytest.mark.thorough
-def test_compiled_code_may_make_texts(dryrun):
+def test_compiled_code_may_make_texts_and_assert(dryrun):
     _, rows = dryrun("--gpu", "1GiB", program=COMPILED)
     assert rows[0]["fits"] is True
 

@@ -139,20 +139,21 @@ TEST(Meeting, MessagesAndLettersArrive) {
     const nccl::Meeting meeting(name, kRanks, me);
     for (std::uint64_t turn = 1; turn <= 100; ++turn) {
       nccl::Message& mine = meeting.message(me, turn);
-      mine.data[0] = static_cast<unsigned char>(turn + static_cast<unsigned>(me));
+      mine.told.data[0] = static_cast<unsigned char>(turn + static_cast<unsigned>(me));
       mine.turn.store(turn, std::memory_order_release);
       for (int other = 0; other < kRanks; ++other) {
         const nccl::Message& theirs = meeting.message(other, turn);
         while (theirs.turn.load(std::memory_order_acquire) != turn) std::this_thread::yield();
-        EXPECT_EQ(theirs.data[0], static_cast<unsigned char>(turn + static_cast<unsigned>(other)));
+        EXPECT_EQ(theirs.told.data[0],
+                  static_cast<unsigned char>(turn + static_cast<unsigned>(other)));
       }
     }
     auto& letter = meeting.letter(me, (me + 1) % kRanks, 0);
-    letter.data[0] = static_cast<unsigned char>(100 + me);
+    letter.told.data[0] = static_cast<unsigned char>(100 + me);
     letter.full.store(1, std::memory_order_release);
     auto& got = meeting.letter((me + kRanks - 1) % kRanks, me, 0);
     while (got.full.load(std::memory_order_acquire) == 0) std::this_thread::yield();
-    EXPECT_EQ(got.data[0], 100 + (me + kRanks - 1) % kRanks);
+    EXPECT_EQ(got.told.data[0], 100 + (me + kRanks - 1) % kRanks);
   };
   std::vector<std::thread> ranks;
   for (int me = 0; me < kRanks; ++me) ranks.emplace_back(rank, me);

@@ -176,33 +176,84 @@ int complete(Operation operation) {
 
 // --- what is known of device memory --------------------------------------------------------------
 
+namespace {
+
+// Of each of these bytes whether it is known; false where none is.
+bool find_known(const DeviceMemory& memory, DeviceAddress address, std::size_t bytes,
+                unsigned char* place) {
+  const bool known = memory.knows(address, bytes);
+  if (known || bytes == 1 || !memory.knows_any_of(address, bytes)) {
+    std::fill_n(place, bytes, known ? 1 : 0);
+    return known;
+  }
+  const std::size_t half = bytes / 2;
+  const bool first = find_known(memory, address, half, place);
+  return find_known(memory, address + half, bytes - half, place + half) || first;
+}
+
+}  // namespace
+
 Contribution read_known(const void* source, std::size_t bytes) {
   Contribution contribution;
   if (source == nullptr || bytes == 0) return contribution;
   const Entry entry;
+  const DeviceMemory& memory = entry.process.memory;
   const auto address = reinterpret_cast<std::uint64_t>(source);
+  if (!memory.knows(address, bytes)) {
+    if (!memory.knows_any_of(address, bytes)) return contribution;
+    contribution.places.resize(bytes);
+    if (!find_known(memory, address, bytes, contribution.places.data())) return {};
+  }
   contribution.data.resize(bytes);
-  contribution.known = entry.process.memory.knows(address, bytes) &&
-                       entry.process.memory.read(contribution.data.data(), address, bytes);
+  contribution.known = memory.read(contribution.data.data(), address, bytes);
   return contribution;
 }
 
 void write_known(void* target, const Contribution& contribution, std::size_t offset,
                  std::size_t bytes) {
   if (target == nullptr || bytes == 0) return;
-  if (!contribution.known || offset + bytes > contribution.data.size()) {
-    forget(target, bytes);
-    return;
-  }
+  const bool is_known = contribution.known && offset + bytes <= contribution.data.size();
+  if (!is_known || !contribution.places.empty()) forget(target, bytes);
+  if (!is_known) return;
   const Entry entry;
-  entry.process.memory.write(reinterpret_cast<std::uint64_t>(target),
-                             contribution.data.data() + offset, bytes);
+  const auto write = [&](std::size_t from, std::size_t count) {
+    entry.process.memory.write(reinterpret_cast<std::uint64_t>(target) + from,
+                               contribution.data.data() + offset + from, count);
+  };
+  if (contribution.places.empty()) return write(0, bytes);
+  const auto begin = contribution.places.begin() + static_cast<std::ptrdiff_t>(offset);
+  const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+  for (auto at = std::find(begin, end, 1); at != end;) {
+    const auto to = std::find(at, end, 0);
+    write(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(to - at));
+    at = std::find(to, end, 1);
+  }
 }
 
 void forget(void* target, std::size_t bytes) {
   const Entry entry;
   entry.process.memory.forget(reinterpret_cast<std::uint64_t>(target), bytes);
 }
+
+namespace {
+
+void tell(Told& told, const Contribution& mine) {
+  told.known = mine.known;
+  told.in_part = !mine.places.empty();
+  std::copy(mine.data.begin(), mine.data.end(), told.data);
+  std::copy(mine.places.begin(), mine.places.end(), told.places);
+}
+
+Contribution told_by(const Told& told, std::size_t bytes) {
+  Contribution theirs;
+  theirs.known = told.known;
+  if (!told.known) return theirs;
+  theirs.data.assign(told.data, told.data + bytes);
+  if (told.in_part) theirs.places.assign(told.places, told.places + bytes);
+  return theirs;
+}
+
+}  // namespace
 
 // --- operations ----------------------------------------------------------------------------------
 
@@ -241,9 +292,7 @@ int collective(Communicator& communicator, const Signature& signature, const voi
       if (!large) {
         turn = ++communicator.turn;
         Message& message = meeting.message(rank, turn);
-        const Contribution mine = read_known(source, bytes);
-        message.known = mine.known;
-        std::copy(mine.data.begin(), mine.data.end(), message.data);
+        tell(message.told, read_known(source, bytes));
         message.turn.store(turn, std::memory_order_release);
       }
     }
@@ -262,11 +311,9 @@ int collective(Communicator& communicator, const Signature& signature, const voi
     }
     std::vector<Contribution> all(static_cast<std::size_t>(communicator.ranks));
     for (int other = 0; other < communicator.ranks; ++other) {
-      auto& each = all[static_cast<std::size_t>(other)];
       const bool came = !communicator.absent[static_cast<std::size_t>(other)];
       const Message& message = meeting.message(came ? other : communicator.first_present(), turn);
-      each.known = message.known;
-      each.data.assign(message.data, message.data + bytes);
+      all[static_cast<std::size_t>(other)] = told_by(message.told, bytes);
     }
     then(all);
     return Progress::done;
@@ -289,10 +336,8 @@ int send(Communicator& communicator, const void* source, std::size_t bytes, int 
       return Progress::waiting;
     }
     const bool small = bytes <= kMessageBytes;
-    const Contribution mine = small ? read_known(source, bytes) : Contribution{};
-    letter.known = mine.known;
+    tell(letter.told, small ? read_known(source, bytes) : Contribution{});
     letter.bytes = bytes;
-    std::copy(mine.data.begin(), mine.data.end(), letter.data);
     letter.full.store(1, std::memory_order_release);
     return Progress::done;
   };
@@ -321,9 +366,8 @@ int receive(Communicator& communicator, void* target, std::size_t bytes, int pee
                    "simgpu: NCCL: rank %d receives %zu bytes from rank %d, which sent %zu\n",
                    communicator.rank, bytes, peer, static_cast<std::size_t>(letter.bytes));
     }
-    Contribution theirs;
-    theirs.known = letter.known && bytes <= kMessageBytes && fits;
-    if (theirs.known) theirs.data.assign(letter.data, letter.data + bytes);
+    const Contribution theirs =
+        fits && bytes <= kMessageBytes ? told_by(letter.told, bytes) : Contribution{};
     letter.full.store(0, std::memory_order_release);
     write_known(target, theirs, 0, bytes);
     return fits ? Progress::done : Progress::refused;

@@ -24,10 +24,12 @@ enum Result : int {
   kInvalidUsage = 5,
 };
 
-/// The data of one rank in a collective; nothing where it is not known.
+/// The data of one rank in a collective; nothing where none of it is known.
 struct Contribution {
   bool known = false;
   std::vector<unsigned char> data;
+  /// Of each byte whether it is known, where not all are: a count beside a loss.
+  std::vector<unsigned char> places;
 };
 
 struct Communicator {

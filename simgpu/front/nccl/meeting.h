@@ -38,11 +38,18 @@ struct Check {
   Signature signature;
 };
 
+/// What one rank tells another.
+struct Told {
+  bool known;    // whether data means something
+  bool in_part;  // only where places says so, for each of its bytes
+  unsigned char data[kMessageBytes];
+  unsigned char places[kMessageBytes];  // takes no memory until it is needed
+};
+
 /// A rank's data in one turn. Only small collectives take turns: they wait for each other.
 struct Message {
   std::atomic<std::uint64_t> turn;  // 1, 2, ...: written last
-  bool known;                       // whether data means something
-  unsigned char data[kMessageBytes];
+  Told told;
 };
 
 class Meeting {
@@ -67,9 +74,8 @@ class Meeting {
   /// The next letter from one rank to another; `full` says that it waits to be read.
   struct Letter {
     std::atomic<std::uint32_t> full;
-    bool known;
     std::uint64_t bytes;
-    unsigned char data[kMessageBytes];
+    Told told;
   };
   static constexpr std::uint64_t kLetters = 4;
   [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;

@@ -2,8 +2,11 @@
 //
 // Small messages are real: flags, counts, pickled objects arrive, and are summed. Of large ones
 // only operation, size and type are compared. What NCCL's own buffers take is not known.
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <vector>
 
 #include <unistd.h>
 
@@ -47,6 +50,17 @@ int join(Communicator** made, const std::string& name, int ranks, int rank) {
   return kSuccess;
 }
 
+// Of each byte whether it is known; empty where all are.
+void keep_known_by_both(std::vector<unsigned char>& places,
+                        const std::vector<unsigned char>& others) {
+  if (places.empty()) {
+    places = others;
+  } else if (!others.empty()) {
+    std::transform(places.begin(), places.end(), others.begin(), places.begin(),
+                   std::bit_and<unsigned char>());
+  }
+}
+
 // Everybody's numbers made one.
 Contribution reduced(const std::vector<Contribution>& all, int type, int reduction,
                      std::size_t count) {
@@ -55,6 +69,7 @@ Contribution reduced(const std::vector<Contribution>& all, int type, int reducti
   if (!sum.known || !can_reduce(type, reduction)) return {};
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     combine(type, reduction, sum.data.data(), all[rank].data.data(), count);
+    keep_known_by_both(sum.places, all[rank].places);
   }
   if (reduction == kAverage) divide(type, sum.data.data(), count, static_cast<int>(all.size()));
   return sum;
@@ -175,14 +190,14 @@ NCCL int ncclCommSplit(Communicator* parent, int color, int key, Communicator** 
     const std::string name = parent->name + "-" + std::to_string(++parent->number);
     const Meeting meeting(name, parent->ranks, parent->rank);
     Message& mine = meeting.message(parent->rank, 1);
-    std::memcpy(mine.data, &choices[0], sizeof(Choice));
+    std::memcpy(mine.told.data, &choices[0], sizeof(Choice));
     mine.turn.store(1, std::memory_order_release);
     Operation wait{parent, true, {}, [] {}};
     wait.advance = [&] {
       for (int other = 0; other < parent->ranks; ++other) {
         const Message& theirs = meeting.message(other, 1);
         if (theirs.turn.load(std::memory_order_acquire) != 1) return Progress::waiting;
-        std::memcpy(&choices[static_cast<std::size_t>(other)], theirs.data, sizeof(Choice));
+        std::memcpy(&choices[static_cast<std::size_t>(other)], theirs.told.data, sizeof(Choice));
       }
       return Progress::done;
     };

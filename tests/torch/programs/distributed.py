@@ -44,6 +44,23 @@ def collectives():
     dist.barrier()
 
 
+def sums_beside_what_nobody_knows():
+    """A count beside a loss, as trainers add them up over all ranks."""
+    loss = (torch.randn(8, 1 << 20, device=device) @ torch.randn(1 << 20, 8, device=device)).mean()
+    sums = torch.stack([loss, on_device(rank + 1.0, dtype=torch.float32)[0]])
+    parts = [torch.empty_like(sums) for _ in range(world)]
+    dist.all_gather(parts, sums)
+    assert [part[1].item() for part in parts] == [r + 1 for r in range(world)]
+    mixed = sums if rank == 0 else sums.flip(0)  # of each place somebody's number is unknown
+    dist.all_reduce(mixed)
+    assert mixed.tolist() == [0, 0]
+    sums = torch.stack([loss, on_device(rank + 1.0, dtype=torch.float32)[0]])
+    dist.all_reduce(sums)
+    assert sums[1].item() == world * (world + 1) // 2
+    dist.broadcast(sums, src=0)
+    assert 3 / sums[1].item()
+
+
 def letters():
     right, left = (rank + 1) % world, (rank - 1) % world
     got = on_device(0, 0, 0)
@@ -117,7 +134,7 @@ def disagreement():
         raise AssertionError("nobody noticed")
 
 
-for test in (collectives, letters, objects, groups, data_parallel, sharded, disagreement):
+for test in (collectives, sums_beside_what_nobody_knows, letters, objects, groups, data_parallel, sharded, disagreement):
     try:
         test()
         said = "ok"
