@@ -101,6 +101,9 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
     shares_out = shares_out || (argument.name() == "scalars" && made.role != Role::other);
     if (argument.name() == "generator") facts.generator = place;
     if (argument.name() == "dim") facts.dim = place;
+    if (argument.name() == "minlength" || argument.name() == "output_size") {
+      facts.told_size = place;
+    }
     facts.arguments.push_back(made);
   }
   for (const c10::Argument& result : schema.returns()) {

@@ -46,7 +46,8 @@ struct OperatorFacts {
   int failures = -1;        // the result that says what could not be factored or solved
   int generator = -1;       // the argument that is one
   int dim = -1;             // "dim"
-  bool writes = false;      // any argument
+  int told_size = -1;   // "minlength", "output_size": bins or rows that the program itself tells
+  bool writes = false;  // any argument
   bool by_element = false;  // the same with each element of its lists (list_elements.h)
   bool computable = false;  // on the CPU, to the same result
   bool copies = false;      // aten::copy_, which may also copy bytes, or between host and device

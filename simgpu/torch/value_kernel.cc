@@ -88,6 +88,13 @@ std::int64_t ValueKernel::least_size(const c10::IValue* arguments) const {
   return facts_.one_at_least && arguments[0].toTensor().numel() != 0 ? 1 : 0;
 }
 
+// What the program says itself; 0 where it says nothing. With more bins than it takes them for it
+// would end.
+std::int64_t ValueKernel::told_size(const c10::IValue* arguments) const {
+  const bool is_told = facts_.told_size >= 0 && arguments[facts_.told_size].isInt();
+  return is_told ? arguments[facts_.told_size].toInt() : 0;
+}
+
 std::optional<std::int64_t> ValueKernel::dim_given(const c10::IValue* arguments) const {
   if (facts_.dim < 0 || !arguments[facts_.dim].isInt()) return std::nullopt;
   return arguments[facts_.dim].toInt();
@@ -268,14 +275,17 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   Inside inside(/*computes=*/true);
   if (!facts_.sized_by.empty()) {
-    if (size_known != kKnown) simgpu_estimated(most ? kBound : kSize);
     inside.where().has_answer = true;
     inside.where().answer = most ? *most : certain_size.value_or(least_size(arguments));
+    const std::int64_t told = told_size(arguments);
     if (computes && compute(op, computation) && computation.stack[0].isTensor()) {
       const at::Tensor& result = computation.stack[0].toTensor();
       const bool along = facts_.dim >= 0 && arguments[facts_.dim].isInt();
       const std::int64_t dim = along ? arguments[facts_.dim].toInt() : 0;
       inside.where().answer = result.dim() == 0 ? 0 : result.size(dim);
+    }
+    if (size_known != kKnown && (told == 0 || inside.where().answer > told)) {
+      simgpu_estimated(most ? kBound : kSize);
     }
   }
   if (facts_.base == "aten::equal" && knowledge != kKnown && !captures) simgpu_estimated(kFlag);

@@ -37,6 +37,7 @@ class ValueKernel final : public c10::OperatorKernel {
   [[nodiscard]] std::optional<std::int64_t> most_of_size(const c10::IValue* arguments) const;
   /// And the least, which is taken without.
   [[nodiscard]] std::int64_t least_size(const c10::IValue* arguments) const;
+  [[nodiscard]] std::int64_t told_size(const c10::IValue* arguments) const;
   [[nodiscard]] std::optional<std::int64_t> dim_given(const c10::IValue* arguments) const;
   /// Where nobody knows the numbers, every matrix can be factored: the program that is asked about
   /// works.

@@ -326,6 +326,25 @@ def test_a_size_follows_from_the_mask_whatever_it_is_applied_to(dryrun):
     assert rows[0]["verdict"] == "yes" and "estimate" not in text
 
 
+# As torchmetrics counts what was taken for what.
+TOLD = """
+import torch
+scores = torch.randn(4096, 1024, device="cuda") @ torch.randn(1024, 1024, device="cuda")
+classes = scores.argmax(-1) % 10
+assert len(torch.bincount(classes * 10 + classes, minlength=100)) == 100
+assert len(torch.bincount(scores[:8].long().flatten(), minlength=100)) == 100
+assert len(scores.repeat_interleave(classes, dim=0, output_size=9999)) == 9999
+"""
+
+
+def test_what_a_program_tells_of_sizes_itself_is_known(dryrun):
+    text, (row,) = dryrun("--gpu", "2GiB", program=TOLD)
+    assert row["verdict"] == "yes" and "estimate" not in text, text
+    for more in ("torch.bincount(classes)", "torch.bincount(classes, minlength=3)", "scores.repeat_interleave(classes, dim=0)"):
+        _, (row,) = dryrun("--gpu", "2GiB", program=TOLD + more)
+        assert (row["estimates_from"]["kind"], row["estimates_from"]["line"]) == ("size", "train.py:8")
+
+
 MOST = SELECTS + """
 scores = (logits @ logits.t())[0]
 kept = scores > 0.9
