@@ -144,6 +144,19 @@ std::vector<MemoryPanel> panels_of(const std::vector<FitsRun>& runs) {
   return panels;
 }
 
+// By a run with the first allocator, and where that says too little, with each.
+void judge_by_older_gpus(Runs& program, std::vector<FitsRun>& runs, const FitsRun& first) {
+  const FitsRun again = program.on_older(first);
+  const bool enough = answers_for_all(first, again);
+  for (FitsRun& run : enough ? std::span<FitsRun>() : std::span(runs)) {
+    if (&run == &first || wants_older_gpu(std::span(&run, 1)) == nullptr) continue;
+    const FitsRun its_own = program.on_older(run);
+    if (its_own.end.by == WatchedEnd::By::user) break;
+    judge_by_older_gpu(std::span(&run, 1), run, its_own);
+  }
+  judge_by_older_gpu(runs, first, again);
+}
+
 int run(FitsArguments arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
@@ -186,7 +199,7 @@ int run(FitsArguments arguments) {
   }
   if (const FitsRun* const first = wants_older_gpu(runs);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
-    judge_by_older_gpu(runs, *first, program.on_older(*first));
+    judge_by_older_gpus(program, runs, *first);
   }
   json rows = json::array();
   for (const FitsRun& run : runs) rows.insert(rows.end(), run.rows.begin(), run.rows.end());

@@ -27,12 +27,19 @@ std::string who_ran(const json& row) {
       row["compute_capability"].get<std::string>());
 }
 
+// The same process on an older one.
+bool takes_no_more(const json& before, const json& other) {
+  const auto bytes_before = static_cast<double>(number(before["peak_allocated_bytes"]));
+  const auto bytes_now = static_cast<double>(number(other["peak_allocated_bytes"]));
+  return other["fits"] == true &&
+         (bytes_now < bytes_before || took_as_much(bytes_before, bytes_now));
+}
+
 // On the older one. `who` ran there, where that is not plain.
-std::string what_it_did(const json& other, bool takes_no_more, bool is_first,
-                        const std::string& who) {
+std::string what_it_did(const json& other, bool no_more, bool is_first, const std::string& who) {
   const std::string where =
       fmt::format("on one of {} ({}) ", other["compute_capability"].get<std::string>(), kOlder);
-  if (takes_no_more) return where + "it takes no more";
+  if (no_more) return where + "it takes no more";
   if (other["fits"] == true) {
     return where + fmt::format("{} are allocated{}{}", size_text(other["peak_allocated_bytes"]),
                                is_first ? " and fit" : "", who);
@@ -55,7 +62,7 @@ std::string older_gpu_note(const json& row) {
          fmt::format(": an older one (T4, V100) may take more; name it (--gpu {})", kOlder);
 }
 
-const FitsRun* wants_older_gpu(const std::vector<FitsRun>& runs) {
+const FitsRun* wants_older_gpu(std::span<const FitsRun> runs) {
   const auto found = std::find_if(runs.begin(), runs.end(), [](const FitsRun& run) {
     return run.fits() == true && run.end.by == WatchedEnd::By::itself &&
            std::any_of(run.rows.begin(), run.rows.end(), needs_newer);
@@ -68,7 +75,17 @@ SimulatedGpus older(SimulatedGpus gpus) {
   return gpus;
 }
 
-void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again,
+bool answers_for_all(const FitsRun& first, const FitsRun& again) {
+  if (again.fits() != true) return true;
+  for (std::size_t i = 0; i < first.rows.size(); ++i) {
+    const json& row = first.rows[i];
+    const json* const other = counterpart(again.rows, i, row);
+    if (row["pid"].is_number() && other != nullptr && !takes_no_more(row, *other)) return false;
+  }
+  return true;
+}
+
+void judge_by_older_gpu(std::span<FitsRun> runs, const FitsRun& first, const FitsRun& again,
                         const std::string& tried) {
   if (again.end.by == WatchedEnd::By::user) return;
   const json first_rows = first.rows;  // which are judged anew, too
@@ -76,19 +93,19 @@ void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const 
   for (FitsRun& run : runs) {
     for (std::size_t i = 0; i < run.rows.size(); ++i) {
       json& row = run.rows[i];
-      if (!row["pid"].is_number() || row["fits"] != true || !needs_newer(row)) continue;
+      if (!row["pid"].is_number() || row["fits"] != true || !needs_newer(row) ||
+          row.contains("on_older_gpu")) {
+        continue;
+      }
       const json* const before = counterpart(first_rows, i, row);
       const json* const other = counterpart(again.rows, i, row);
       if (before == nullptr || other == nullptr || !(*other)["pid"].is_number()) continue;
       const bool is_first = &run == &first;
       const bool fits = (*other)["fits"] == true;
-      const auto bytes_before = static_cast<double>(number((*before)["peak_allocated_bytes"]));
-      const auto bytes_now = static_cast<double>(number((*other)["peak_allocated_bytes"]));
-      const bool takes_no_more =
-          fits && (bytes_now < bytes_before || took_as_much(bytes_before, bytes_now));
+      const bool no_more = takes_no_more(*before, *other);
       const std::string found =
           who_ran(row) + "; " +
-          what_it_did(*other, takes_no_more, is_first, is_first && tried.empty() ? "" : with);
+          what_it_did(*other, no_more, is_first, is_first && tried.empty() ? "" : with);
       const std::string untried = older_gpu_note(row);
       row["on_older_gpu"] = {{"compute_capability", (*other)["compute_capability"]},
                              {"allocator", again.allocator},
@@ -101,7 +118,7 @@ void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const 
           if (note == untried) note = found;
         }
       }
-      if (!takes_no_more && !(fits && is_first)) {
+      if (!no_more && !(fits && is_first)) {
         row["verdict"] = row["verdict"].get<std::string>().append(kOnNewerGpus);
       }
     }

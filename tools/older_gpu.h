@@ -3,11 +3,12 @@
 // older ones lack; what it does there may take much more:
 //
 //   gapless fits --gpu 16GiB    flash attention ran, 8.51 GiB: fits
-//     once more as T4:16GiB     9.10 GiB, fits    -> yes, and a note
+//     once more as T4:16GiB     9.10 GiB, fits    -> yes, and a note; once more with each allocator
 //                               out of memory     -> yes, on newer GPUs, and a note
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,15 +31,19 @@ std::string capability_text(std::int32_t capability);
 std::string older_gpu_note(const nlohmann::json& row);
 
 /// The first run that fits and whose answer is to be tried on an older GPU; null where none is.
-const FitsRun* wants_older_gpu(const std::vector<FitsRun>& runs);
+const FitsRun* wants_older_gpu(std::span<const FitsRun> runs);
 
 /// The same GPUs, older where they are not named.
 SimulatedGpus older(SimulatedGpus gpus);
 
+/// Whether `again`, a run of older GPUs which is else as `first` was, answers for every allocator:
+/// it takes no more there, or does not fit.
+bool answers_for_all(const FitsRun& first, const FitsRun& again);
+
 /// Judges the rows of `runs` anew that fit, by what their process did in `again`, a run of older
 /// GPUs which is else as `first`, one of them, was. Adds "on_older_gpu" to each. `tried` says to
 /// the others what that was: empty where they differ by the allocator alone.
-void judge_by_older_gpu(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again,
+void judge_by_older_gpu(std::span<FitsRun> runs, const FitsRun& first, const FitsRun& again,
                         const std::string& tried = "");
 
 }  // namespace gapless::tools

@@ -2,6 +2,7 @@
 // another.
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,7 +56,8 @@ bool Search::start_on_older_gpu(Probes& probes) {
     const auto best = cells_[each].best();
     if (!best) continue;
     const ProbeResult& result = cells_[each].results.at(*best);
-    if (wants_older_gpu({result.as_run()}) == nullptr || result.most_allocated() <= most) continue;
+    const FitsRun run = result.as_run();
+    if (wants_older_gpu(std::span(&run, 1)) == nullptr || result.most_allocated() <= most) continue;
     most = result.most_allocated();
     at = each;
   }
