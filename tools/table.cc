@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kBetween = 2;        // blanks between two columns
 constexpr std::size_t kIndent = 4;         // of a row's second line and those after it
 constexpr std::size_t kLeastWrapped = 16;  // a column that wraps is no narrower
-constexpr std::size_t kReadable = 100;     // wider tables have their heads wrapped
 
 const char* code_of(Colour colour) {
   switch (colour) {
@@ -76,7 +75,7 @@ Layout layout_of(const std::vector<Table::Column>& columns,
     layout.widths.push_back(std::max(cells[i], columns_of(columns[i].head)));
   }
   layout.bands = {all};
-  if (layout.width_of(all) <= (most == 0 ? kReadable : most)) return layout;
+  if (layout.width_of(all) <= (most == 0 ? kReadableColumns : most)) return layout;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     layout.widths[i] = std::max(cells[i], longest_word(columns[i].head));
   }

@@ -124,11 +124,10 @@ std::vector<std::string> lines_of(std::string_view text, std::size_t columns) {
 }
 
 std::string paragraph(std::string_view text) {
-  constexpr std::size_t kReadable = 100;
   const std::size_t columns = terminal_columns(STDOUT_FILENO);
   std::string lines;
   for (const std::string& line :
-       lines_of(terminal_text(text), columns == 0 ? kReadable : std::min(columns, kReadable))) {
+       lines_of(terminal_text(text), columns == 0 ? kReadableColumns : std::min(columns, kReadableColumns))) {
     lines += line + "\n";
   }
   return lines;

@@ -10,6 +10,9 @@
 
 namespace gapless::tools {
 
+/// Where there is no terminal, or a wider one: what is read with ease.
+inline constexpr std::size_t kReadableColumns = 100;
+
 /// Columns of the terminal behind a file descriptor, or by COLUMNS; 0, no limit, where there
 /// is none.
 std::size_t terminal_columns(int file);
@@ -25,7 +28,7 @@ std::string padded(std::string_view text, std::size_t columns, bool in_front);
 /// empty line.
 std::vector<std::string> lines_of(std::string_view text, std::size_t columns);
 
-/// Text for standard output, broken to the terminal's columns, or 100; ends with a line end.
+/// Text for standard output, broken to the terminal's columns, or kReadableColumns; ends with a line end.
 std::string paragraph(std::string_view text);
 
 }  // namespace gapless::tools
