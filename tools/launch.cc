@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -98,8 +99,22 @@ int read_error(int pipe) {
   return got == sizeof error ? error : 0;
 }
 
+// By whom a file is run that is no command itself; empty where that is not known.
+std::string interpreter_of(const std::string& program) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(program, error)) return {};
+  const std::string extension = std::filesystem::path(program).extension();
+  if (extension == ".py") return "python";
+  if (extension == ".sh") return "bash";
+  if (extension == ".ipynb") return "jupyter nbconvert --to notebook --execute";
+  return {};
+}
+
 [[noreturn]] void cannot_start(const std::string& program, int error) {
-  throw InputError(program + ": cannot be run: " + std::strerror(error));
+  const std::string interpreter = interpreter_of(program);
+  throw InputError(program + ": cannot be run: " +
+                   (interpreter.empty() ? std::strerror(error)
+                                        : "it is no command; try: " + interpreter + " " + program));
 }
 
 }  // namespace

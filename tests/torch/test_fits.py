@@ -232,7 +232,11 @@ def test_wrong_words_are_named(tmp_path):
     def run(*words):
         return subprocess.run([GAPLESS, "fits", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    for words, message in ((("--picture", "a.png", "--", "true"), "its name is to end with .svg or .html"),
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.ipynb").write_text("{}")
+    for words, message in ((("--", "train.py"), "train.py: cannot be run: it is no command; try: python train.py"),
+                           (("--", "./train.ipynb"), "try: jupyter nbconvert --to notebook --execute ./train.ipynb"),
+                           (("--picture", "a.png", "--", "true"), "its name is to end with .svg or .html"),
                            (("--gpu", "0xT4", "--", "true"), "1 to 128 GPUs"),
                            (("--gpu", "A1000", "--", "true"), '"A1000" is no GPU'),
                            (("--steps", "-1", "--", "true"), "less than 0"),
