@@ -91,7 +91,7 @@ at::Tensor as_it_lies(const at::Tensor& values, const at::Tensor& tensor) {
     return values;
   }
   at::Tensor twin = empty_twin_of(tensor);
-  twin.copy_(values);
+  without_repeats(twin, tensor).copy_(without_repeats(values, tensor));
   return twin;
 }
 
@@ -99,7 +99,7 @@ at::Tensor as_it_lies(const at::Tensor& values, const at::Tensor& tensor) {
 at::Tensor in_its_order(const at::Tensor& flags, const at::Tensor& tensor) {
   if (flags.strides() == tensor.strides()) return flags;
   at::Tensor made(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), at::kBool));
-  made.copy_(flags);
+  without_repeats(made, tensor).copy_(without_repeats(flags, tensor));
   return made;
 }
 
@@ -183,6 +183,13 @@ at::Tensor twin_of(const at::Tensor& tensor) {
   const Extent extent = extent_of(tensor);
   if (extent.begin != nullptr) simgpu_read_values(values_of(twin), extent.begin, extent.bytes);
   return twin;
+}
+
+at::Tensor without_repeats(at::Tensor tensor, const at::Tensor& like) {
+  for (std::int64_t d = 0; d < like.dim(); ++d) {
+    if (like.stride(d) == 0 && like.size(d) > 1) tensor = tensor.narrow(d, 0, 1);
+  }
+  return tensor;
 }
 
 void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge) {

@@ -35,6 +35,10 @@ bool knows_any(const at::Tensor& tensor);
 at::Tensor empty_twin_of(const at::Tensor& tensor);  // without the numbers
 at::Tensor twin_of(const at::Tensor& tensor);
 
+/// A tensor of the same sizes as `like`, where that holds one number for several of its places (it
+/// is expanded) with the first of these alone: what is written to may hold none twice.
+at::Tensor without_repeats(at::Tensor tensor, const at::Tensor& like);
+
 /// The device's tensor gets the numbers of a CPU tensor of the same sizes and type.
 void write_values(const at::Tensor& tensor, const at::Tensor& values, int knowledge);
 

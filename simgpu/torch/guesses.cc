@@ -230,11 +230,11 @@ void guess_noise(const at::Tensor& tensor) {
   for (std::int64_t i = 0; i < numbers; ++i) to[i] = normal(random);
   // What a host looks at are losses, norms, variances, counts and lengths: none is negative.
   const at::Tensor amounts = values.abs();
-  write_values(tensor,
-               flags      ? values.gt(0)
-               : integers ? amounts.mul(10).round().to(tensor.scalar_type())
-                          : amounts.to(tensor.scalar_type()),
-               kLikely);
+  write_where(tensor,
+              flags      ? values.gt(0)
+              : integers ? amounts.mul(10).round().to(tensor.scalar_type())
+                         : amounts.to(tensor.scalar_type()),
+              known_where(tensor).flags.logical_not(), kLikely);
 }
 
 std::uint64_t seed_for(const c10::IValue& generator, const at::Device& device) {

@@ -52,17 +52,9 @@ bool can_be_known(const OperatorFacts& facts, const c10::IValue* arguments) {
   return all && (any || written_alone);
 }
 
-// The same without what is one number in several places.
-at::Tensor without_repeats(at::Tensor tensor) {
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
-    if (tensor.stride(d) == 0 && tensor.size(d) > 1) tensor = tensor.narrow(d, 0, 1);
-  }
-  return tensor;
-}
-
 // Makes what is not known of a twin that number.
 void fill_unknown(const at::Tensor& twin, const at::Tensor& known, double number) {
-  without_repeats(twin).masked_fill_(without_repeats(known).logical_not(), number);
+  without_repeats(twin, twin).masked_fill_(without_repeats(known, twin).logical_not(), number);
 }
 
 double other_number(const at::Tensor& tensor) {

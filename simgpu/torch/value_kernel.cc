@@ -9,6 +9,7 @@
 #include "simgpu/torch/certain_flags.h"
 #include "simgpu/torch/computation.h"
 #include "simgpu/torch/device_tensor.h"
+#include "simgpu/torch/drawn_numbers.h"
 #include "simgpu/torch/guesses.h"
 #include "simgpu/torch/list_elements.h"
 #include "simgpu/torch/operator_scope.h"

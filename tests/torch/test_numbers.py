@@ -87,6 +87,9 @@ def test_of_numbers_of_which_some_are_known_these_stay_known(dryrun):
     """A count beside a loss, a prompt before the words that follow it."""
     text, rows = dryrun("--gpu", "2GiB", program=IN_PART)
     assert (rows[0]["fits"], rows[0]["estimates_from"]) == (True, None), text
+    noise = "assert sums.tolist()[1] == 32 and sums.tolist()[0] > 0 and sums[:, None].expand(2, 3).tolist()[0][2] > 0"
+    text, rows = dryrun("--gpu", "2GiB", "--unknown", "noise", program=f"{IN_PART}{noise}; loss.expand(3, 3).tolist()")
+    assert rows[0]["fits"] is True, text
     for more in ("flags[0].item()", "ids[2].item()", "ids.sum().item()", "ids.cumsum(0).tolist()", "(ids.view(3, 1) + ids)[0, 2].item()",
                  "(ids - ids).tolist()", "(ids * 0).sum().item()",
                  "torch.tensor([0, 1]).cuda().index_select(0, ids[2:] % 2).item()", "ids.index_put((ids % 2,), ids).tolist()"):

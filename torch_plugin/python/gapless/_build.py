@@ -159,8 +159,9 @@ def build(kind: Kind, target: pathlib.Path, compiler: str, version: str, torch_f
     includes = [f"-I{root}", f"-isystem{torch_folder / 'include'}", f"-isystem{cuda_include(torch_folder)}"]
     print(f"gapless: building the {kind.text} for torch {version} (once, less than a minute)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
-        # torch's headers take longer to read than all the rest: once for each processor.
-        parts = max(1, min(os.cpu_count() or 1, 4))
+        # torch's headers take longer to read than all the rest. However many processors there are, the same files are
+        # joined: what one lacks another may include.
+        parts = 2
 
         def compile_part(part: int) -> str:
             made = f"{temporary}/part{part}.o"
