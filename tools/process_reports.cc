@@ -79,8 +79,9 @@ void add_garbage(const ProcessReport& report, simgpu::ProcessFacts& facts) {
     const std::uint64_t room =
         device->total_bytes - std::min(device->total_bytes, device->peak_used_bytes);
     if (!facts.collected || bytes > facts.collected->bytes) facts.collected = {bytes, room};
+    // Half as much: with what lies beside it, it may be one of the pieces that were looked for.
     if (is_refused_on(freed) && short_by(*device, request) == 0 &&
-        bytes >= request.value("asked_bytes", std::uint64_t{0})) {
+        2 * bytes >= request.value("asked_bytes", std::uint64_t{0})) {
       facts.in_pieces_after = bytes;
     }
   }
