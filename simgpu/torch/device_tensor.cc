@@ -142,9 +142,12 @@ bool is_on_device(const at::Tensor& tensor) {
          tensor.has_storage() && !tensor._is_zerotensor() && !tensor.is_quantized();
 }
 
+bool is_integer(const at::Tensor& tensor) {
+  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+
 bool is_small(const at::Tensor& tensor) {
-  const bool integers = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-  return tensor.numel() <= (integers ? kMostIntegers : kMostFloats) &&
+  return tensor.numel() <= (is_integer(tensor) ? kMostIntegers : kMostFloats) &&
          bytes_of(tensor) <= kMostBytes;
 }
 

@@ -22,6 +22,9 @@ constexpr int kKnown = 2;
 /// Whether its numbers lie in device memory as its sizes and strides say.
 bool is_on_device(const at::Tensor& tensor);
 
+/// Whether its numbers are integers or flags.
+bool is_integer(const at::Tensor& tensor);
+
 /// Whether it is small enough to compute with: numbers that programs steer by are.
 bool is_small(const at::Tensor& tensor);
 

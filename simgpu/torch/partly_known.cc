@@ -57,9 +57,11 @@ void fill_unknown(const at::Tensor& twin, const at::Tensor& known, double number
   without_repeats(twin, twin).masked_fill_(without_repeats(known, twin).logical_not(), number);
 }
 
-double other_number(const at::Tensor& tensor) {
-  const bool integers = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-  return integers ? 1 : std::numeric_limits<double>::quiet_NaN();
+// In place of zero. Of integers those of the first argument and of the others differ, for one may
+// be taken off the other (index_add with alpha -1).
+double other_number(const at::Tensor& tensor, bool is_first) {
+  if (!is_integer(tensor)) return std::numeric_limits<double>::quiet_NaN();
+  return is_first ? 1 : 3;
 }
 
 // Each argument that lies on the device, with its twin in a computation.
@@ -76,7 +78,7 @@ void each_twin(const OperatorFacts& facts, const c10::IValue* arguments,
     });
     std::size_t next = 0;
     each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (is_on_device(tensor)) f(tensor, twins[next]);
+      if (is_on_device(tensor)) f(tensor, twins[next], i == 0);
       ++next;
       return true;
     });
@@ -103,7 +105,7 @@ std::optional<InPart> prepare_part(const OperatorFacts& facts, const c10::IValue
     const bool carries = facts.in_part == Kind::carries;
     made.computed = prepare(facts, arguments, kKnown);
     each_twin(facts, arguments, made.computed,
-              [&](const at::Tensor& tensor, const at::Tensor& twin) {
+              [&](const at::Tensor& tensor, const at::Tensor& twin, bool) {
                 const KnownWhere known = known_where(tensor);
                 made.computed.knowledge = std::min(made.computed.knowledge, known.least);
                 if (!carries) made.unknown_places.push_back(known.flags.logical_not());
@@ -111,9 +113,11 @@ std::optional<InPart> prepare_part(const OperatorFacts& facts, const c10::IValue
               });
     if (!carries) return made;
     made.other = prepare(facts, arguments, kKnown);
-    each_twin(facts, arguments, *made.other, [&](const at::Tensor& tensor, const at::Tensor& twin) {
-      fill_unknown(twin, known_where(tensor).flags, other_number(tensor));
-    });
+    each_twin(facts, arguments, *made.other,
+              [&](const at::Tensor& tensor, const at::Tensor& twin, bool is_first) {
+                made.of_floats = made.of_floats || !is_integer(tensor);
+                fill_unknown(twin, known_where(tensor).flags, other_number(tensor, is_first));
+              });
   } catch (const std::exception&) {  // numbers of a type that has no such operators
     return std::nullopt;
   }
@@ -124,7 +128,8 @@ void keep_part(const c10::OperatorHandle& op, const OperatorFacts& facts, InPart
                const torch::jit::Stack& results, const std::vector<at::Tensor>& written) {
   if (!compute(op, part.computed) || (part.other && !compute(op, *part.other))) return;
   const auto take = [&](const at::Tensor& there, const at::Tensor& here, const at::Tensor& other) {
-    if (!is_on_device(there) || there.sizes() != here.sizes() ||
+    const bool loses_nan = part.of_floats && is_integer(here);  // sum(dtype=torch.int8)
+    if (!is_on_device(there) || loses_nan || there.sizes() != here.sizes() ||
         there.scalar_type() != here.scalar_type()) {
       return;
     }

@@ -21,6 +21,7 @@ namespace gapless::simgpu {
 struct InPart {
   Computation computed;
   std::optional<Computation> other;        // what it carries, with other numbers
+  bool of_floats = false;                  // among them NaN
   std::vector<at::Tensor> unknown_places;  // flags of each argument, place by place
 };
 

@@ -22,10 +22,6 @@ namespace {
 using Role = OperatorFacts::Role;
 using Guess = OperatorFacts::Guess;
 
-bool is_integer(const at::Tensor& tensor) {
-  return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-}
-
 // What the host may steer by, and how many: no more than could be guessed. Bytes are images and
 // packed weights.
 bool may_steer(const at::Tensor& tensor) {

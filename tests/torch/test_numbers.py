@@ -91,7 +91,8 @@ def test_of_numbers_of_which_some_are_known_these_stay_known(dryrun):
     text, rows = dryrun("--gpu", "2GiB", "--unknown", "noise", program=f"{IN_PART}{noise}; loss.expand(3, 3).tolist()")
     assert rows[0]["fits"] is True, text
     for more in ("flags[0].item()", "ids[2].item()", "ids.sum().item()", "ids.cumsum(0).tolist()", "(ids.view(3, 1) + ids)[0, 2].item()",
-                 "(ids - ids).tolist()", "(ids * 0).sum().item()",
+                 "(ids - ids).tolist()", "ids.index_add(0, torch.tensor([0, 0, 2]).cuda(), ids, alpha=-1)[2].item()",
+                 "sums.sum(dtype=torch.int8).item()", "(ids * 0).sum().item()",
                  "torch.tensor([0, 1]).cuda().index_select(0, ids[2:] % 2).item()", "ids.index_put((ids % 2,), ids).tolist()"):
         _, rows = dryrun("--gpu", "2GiB", program=IN_PART + more)
         found = rows[0]["estimates_from"]
