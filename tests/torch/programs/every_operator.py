@@ -65,8 +65,8 @@ def negated_when_read(x):
 
 
 def expanded(x):
-    """The first row in place of all. (Of one number for all, PyTorch's median on the CPU reads what lies beside it.)"""
-    return x[:1].expand_as(x) if x.dim() > 1 and x.shape[0] else x.clone()
+    """The first row in place of all."""
+    return x[:1].expand_as(x) if x.shape[0] else x.clone()
 
 
 LAYOUTS = {"as they are": lambda x: x.clone(), "in steps": in_steps, "negated when read": negated_when_read,
@@ -156,8 +156,8 @@ def compare(results, wanted, counts):
     return None
 
 
-def with_known(operator, arguments, counts):
-    for name, layout in LAYOUTS.items():
+def with_known(operator, arguments, counts, layouts):
+    for name, layout in layouts.items():
         made = tree_map(lambda x: layout(x) if is_plain(x) and x.dim() else x, arguments)
         wanted = call(operator, made)
         if isinstance(wanted, Exception):
@@ -192,6 +192,8 @@ def main():
     for operator in op_db:
         if operator.name in NOT_COMPARED or operator.full_name in NOT_COMPARED:
             continue
+        # The CPU's medians of one that is expanded read what lies beside it.
+        layouts = {name: layout for name, layout in LAYOUTS.items() if name != "expanded" or "median" not in operator.name}
         for of_type in TYPES:
             if of_type not in operator.dtypes or of_type not in operator.dtypesIfCUDA:
                 continue
@@ -200,7 +202,7 @@ def main():
                 if i == EXAMPLES:
                     break
                 arguments = (sample.input, sample.args, sample.kwargs)
-                wrong = list(with_known(operator.op, arguments, counts))
+                wrong = list(with_known(operator.op, arguments, counts, layouts))
                 if operator.full_name not in NOT_FORGOTTEN:
                     wrong += with_forgotten(operator.op, arguments, counts)
                 if wrong:
