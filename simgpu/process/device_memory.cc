@@ -253,6 +253,18 @@ Knowledge DeviceMemory::knowledge(DeviceAddress address, std::uint64_t bytes) co
   return shared ? Knowledge::likely : Knowledge::none;
 }
 
+Knowledge DeviceMemory::flag_known(DeviceAddress numbers, std::uint64_t size, std::uint64_t count,
+                                   Knowledge wanted, unsigned char* flags) const {
+  const Knowledge least = knowledge(numbers, count * size);
+  if (least >= wanted || count <= 1 || !knows_any_of(numbers, count * size)) {
+    std::fill_n(flags, count, least >= wanted ? 1 : 0);
+    return least >= wanted ? least : Knowledge::known;
+  }
+  const std::uint64_t half = count / 2;
+  return std::min(flag_known(numbers, size, half, wanted, flags),
+                  flag_known(numbers + half * size, size, count - half, wanted, flags + half));
+}
+
 bool DeviceMemory::copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes) {
   const auto to = resolve(target, bytes);
   const auto from = resolve(source, bytes);

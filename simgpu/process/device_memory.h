@@ -75,6 +75,10 @@ class DeviceMemory {
   [[nodiscard]] bool knows(DeviceAddress address, std::uint64_t bytes) const {
     return knowledge(address, bytes) == Knowledge::known;
   }
+  /// Sets a flag for each of `count` numbers of `size` bytes: whether so much is known of it, or
+  /// more. Returns the least that is known of those.
+  Knowledge flag_known(DeviceAddress numbers, std::uint64_t size, std::uint64_t count,
+                       Knowledge wanted, unsigned char* flags) const;
   /// The contents stay, but no more than so much is known of them.
   void weaken(DeviceAddress address, std::uint64_t bytes, Knowledge knowledge);
   bool copy(DeviceAddress target, DeviceAddress source, std::uint64_t bytes);

@@ -43,6 +43,12 @@ bool simgpu_knows_any(const void* address, std::uint64_t bytes) {
   return Memory()->knows_any_of(device_address(address), bytes);
 }
 
+int simgpu_flag_known(const void* numbers, std::uint64_t size, std::uint64_t count,
+                      unsigned char* flags) {
+  return static_cast<int>(
+      Memory()->flag_known(device_address(numbers), size, count, Knowledge::likely, flags));
+}
+
 bool simgpu_read_values(void* target, const void* address, std::uint64_t bytes) {
   return Memory()->read(target, device_address(address), bytes);
 }

@@ -39,6 +39,10 @@ SIMGPU_API void simgpu_makes_text(int change);
 /// Knowledge of these bytes, the least of any: 0 none, 1 likely, 2 known.
 SIMGPU_API int simgpu_knowledge(const void* address, std::uint64_t bytes);
 SIMGPU_API bool simgpu_knows_any(const void* address, std::uint64_t bytes);
+/// Sets a flag for each of `count` numbers of `size` bytes: whether anything is known of it.
+/// Returns the least that is known of those.
+SIMGPU_API int simgpu_flag_known(const void* numbers, std::uint64_t size, std::uint64_t count,
+                                 unsigned char* flags);
 /// False where the range is no memory of a device.
 SIMGPU_API bool simgpu_read_values(void* target, const void* address, std::uint64_t bytes);
 SIMGPU_API void simgpu_write_values(void* address, const void* source, std::uint64_t bytes,

@@ -120,19 +120,6 @@ void for_each_stretch(const at::Tensor& tensor, const at::Tensor& flags, F&& f) 
   });
 }
 
-// Sets the flags of those of `count` numbers of `size` bytes of which something is known. Returns
-// the least that is known of these.
-int flag_known(const char* numbers, std::uint64_t size, std::uint64_t count, bool* flag) {
-  const int knowledge = simgpu_knowledge(numbers, count * size);
-  if (knowledge != kNone || count == 1 || !simgpu_knows_any(numbers, count * size)) {
-    std::fill_n(flag, count, knowledge != kNone);
-    return knowledge != kNone ? knowledge : kKnown;
-  }
-  const std::uint64_t half = count / 2;
-  return std::min(flag_known(numbers, size, half, flag),
-                  flag_known(numbers + half * size, size, count - half, flag + half));
-}
-
 char* values_of(const at::Tensor& twin) { return static_cast<char*>(twin.data_ptr()); }
 
 }  // namespace
@@ -246,10 +233,10 @@ KnownWhere known_where(const at::Tensor& tensor) {
     return known;
   }
   const auto size = static_cast<std::uint64_t>(tensor.element_size());
-  auto* const flag = static_cast<bool*>(known.flags.data_ptr());
+  auto* const flag = static_cast<unsigned char*>(known.flags.data_ptr());
   for_each_run(tensor, [&](std::uint64_t offset, std::uint64_t bytes) {
-    known.least = std::min(
-        known.least, flag_known(extent.begin + offset, size, bytes / size, flag + offset / size));
+    known.least = std::min(known.least, simgpu_flag_known(extent.begin + offset, size, bytes / size,
+                                                          flag + offset / size));
     return true;
   });
   return known;

@@ -170,6 +170,25 @@ TEST_F(DeviceMemoryTest, IsFullToTheByte) {
   EXPECT_EQ(memory.find(more)->device, 1);
 }
 
+TEST_F(DeviceMemoryTest, FlagsTheNumbersOfWhichSomethingIsKnown) {
+  DeviceAddress a = 0;
+  ASSERT_EQ(memory.alloc(0, MiB, a), DriverStatus::ok);
+  const std::vector<int> numbers(8, 1);
+  std::vector<unsigned char> flags(9, 7);
+  const auto flagged = [&](Knowledge wanted) {
+    return memory.flag_known(a, sizeof(int), 9, wanted, flags.data());
+  };
+  EXPECT_EQ(flagged(Knowledge::likely), Knowledge::known);
+  EXPECT_EQ(flags, std::vector<unsigned char>(9, 0));
+  ASSERT_TRUE(memory.write(a + 4, numbers.data(), 8));                      // 1 and 2
+  ASSERT_TRUE(memory.write(a + 20, numbers.data(), 4, Knowledge::likely));  // 5
+  ASSERT_TRUE(memory.write(a + 32, numbers.data(), 3));                     // a part of 8
+  EXPECT_EQ(flagged(Knowledge::likely), Knowledge::likely);
+  EXPECT_EQ(flags, (std::vector<unsigned char>{0, 1, 1, 0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(flagged(Knowledge::known), Knowledge::known);
+  EXPECT_EQ(flags, (std::vector<unsigned char>{0, 1, 1, 0, 0, 0, 0, 0, 0}));
+}
+
 TEST_F(DeviceMemoryTest, KeepsWhatTheHostWrote) {
   DeviceAddress a = 0;
   DeviceAddress b = 0;

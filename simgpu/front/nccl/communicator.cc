@@ -176,23 +176,6 @@ int complete(Operation operation) {
 
 // --- what is known of device memory --------------------------------------------------------------
 
-namespace {
-
-// Of each of these bytes whether it is known; false where none is.
-bool find_known(const DeviceMemory& memory, DeviceAddress address, std::size_t bytes,
-                unsigned char* place) {
-  const bool known = memory.knows(address, bytes);
-  if (known || bytes == 1 || !memory.knows_any_of(address, bytes)) {
-    std::fill_n(place, bytes, known ? 1 : 0);
-    return known;
-  }
-  const std::size_t half = bytes / 2;
-  const bool first = find_known(memory, address, half, place);
-  return find_known(memory, address + half, bytes - half, place + half) || first;
-}
-
-}  // namespace
-
 Contribution read_known(const void* source, std::size_t bytes) {
   Contribution contribution;
   if (source == nullptr || bytes == 0) return contribution;
@@ -202,7 +185,8 @@ Contribution read_known(const void* source, std::size_t bytes) {
   if (!memory.knows(address, bytes)) {
     if (!memory.knows_any_of(address, bytes)) return contribution;
     contribution.places.resize(bytes);
-    if (!find_known(memory, address, bytes, contribution.places.data())) return {};
+    memory.flag_known(address, 1, bytes, Knowledge::known, contribution.places.data());
+    if (std::count(contribution.places.begin(), contribution.places.end(), 1) == 0) return {};
   }
   contribution.data.resize(bytes);
   contribution.known = memory.read(contribution.data.data(), address, bytes);
