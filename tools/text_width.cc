@@ -127,7 +127,8 @@ std::string paragraph(std::string_view text) {
   const std::size_t columns = terminal_columns(STDOUT_FILENO);
   std::string lines;
   for (const std::string& line :
-       lines_of(terminal_text(text), columns == 0 ? kReadableColumns : std::min(columns, kReadableColumns))) {
+       lines_of(terminal_text(text),
+                columns == 0 ? kReadableColumns : std::min(columns, kReadableColumns))) {
     lines += line + "\n";
   }
   return lines;

@@ -28,7 +28,8 @@ std::string padded(std::string_view text, std::size_t columns, bool in_front);
 /// empty line.
 std::vector<std::string> lines_of(std::string_view text, std::size_t columns);
 
-/// Text for standard output, broken to the terminal's columns, or kReadableColumns; ends with a line end.
+/// Text for standard output, broken to the terminal's columns, or kReadableColumns; ends with a
+/// line end.
 std::string paragraph(std::string_view text);
 
 }  // namespace gapless::tools
