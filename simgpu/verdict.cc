@@ -62,7 +62,8 @@ std::string how_it_ended(const ProcessFacts& facts) {
       text = "it was ended by others on its way out";
       break;
     case How::running:
-      return "it was still running when the command had ended";
+      return "it was still running when the command had ended: let the command end it, or wait for "
+             "it";
     case How::continued:
       return "the program that took its place is judged for itself";
     case How::replaced:
@@ -97,6 +98,24 @@ const std::string* linked_runtime(const ProcessFacts& facts) {
 }
 
 }  // namespace
+
+std::uint64_t Growth::lasts_steps() const {
+  return grown_bytes == 0 ? UINT64_MAX
+                          : static_cast<std::uint64_t>(static_cast<double>(left_bytes) /
+                                                       static_cast<double>(grown_bytes) *
+                                                       static_cast<double>(steps));
+}
+
+// A loss kept as a number of its own, 512 bytes a step, is nobody's concern.
+bool Growth::matters() const { return lasts_steps() < 100'000; }
+
+std::string Growth::text() const {
+  return fmt::format(
+      "what was allocated grew over the last {} steps, by {} a step: going on so, the {} that are "
+      "left are taken after {} more (the lines: `gapless dryrun --record run.pickle`, `gapless "
+      "inspect`)",
+      steps, format_bytes(grown_bytes / steps), format_bytes(left_bytes), lasts_steps());
+}
 
 std::string name_of(How how) {
   switch (how) {
@@ -181,6 +200,9 @@ Verdict judge(const ProcessFacts& facts) {
           "more steps would tell",
           facts.without_step == 1 ? "an optimizer"
                                   : fmt::format("{} optimizers", facts.without_step));
+    } else if (facts.grew_when_stopped && facts.grew_when_stopped->matters()) {
+      verdict.fits = Fits::not_known;
+      verdict.reason = "it was stopped (--steps) while " + facts.grew_when_stopped->text();
     }
   } else {
     verdict.caught = facts.out_of_memory;

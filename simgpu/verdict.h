@@ -5,7 +5,8 @@
 //                          in less room than twice what one      not known
 //                          collection of Python's garbage freed
 //                          stopped (--steps) before each         not known
-//                          optimizer had made a step
+//                          optimizer had made a step, or while
+//                          more was allocated from step to step
 //   ended by another of    which ended well, as the others did   yes
 //   the program's own      with an error, or others did          not known
 //                          with an error, and it was last out    no
@@ -46,6 +47,21 @@ std::string signal_name(int signal);
 /// A file with the CUDA runtime linked into it found no GPU: what it would have used is not known.
 inline constexpr std::string_view kLinkedRuntime = "the CUDA runtime linked into ";
 
+/// What was allocated grew from step to step (simgpu/process/step_growth.h), on a GPU with so much
+/// left.
+struct Growth {
+  std::uint64_t steps = 0;
+  std::uint64_t grown_bytes = 0;
+  std::uint64_t left_bytes = 0;
+
+  /// After how many more steps nothing is left.
+  [[nodiscard]] std::uint64_t lasts_steps() const;
+  /// Whether a training may have so many steps.
+  [[nodiscard]] bool matters() const;
+  /// A sentence.
+  [[nodiscard]] std::string text() const;
+};
+
 struct ProcessFacts {
   ProcessEnd end;
   /// Requests that failed for good, and how many of them it lived to be given memory again after.
@@ -79,6 +95,8 @@ struct ProcessFacts {
   std::vector<std::string> not_simulated;
   /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
   std::uint64_t without_step = 0;
+  /// It was stopped (--steps) while this went on.
+  std::optional<Growth> grew_when_stopped;
 };
 
 struct Verdict {

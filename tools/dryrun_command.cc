@@ -67,14 +67,27 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   if (!arguments.record.empty()) {
     variables.emplace_back("SIMGPU_RECORD", fs::absolute(arguments.record).string());
   }
-  run.end.ended = run_program(with_own_folder(arguments.program.command, place.path()), variables);
-  const Ended& ended = run.end.ended;
+  LeftRunning left;
+  const Ended ended =
+      run_program(with_own_folder(arguments.program.command, place.path()), variables);
+  Watching watching;
+  watching.waits = [](const std::string& names) {
+    say(stderr, "{}\n", waiting_for("gapless dryrun", names));
+  };
+  run.end = wait_for_left(left, watching, ended);
   run.rows = rows_of(read_reports(reports.path(), ended), allocator, ended.status());
   run.absent = absent_ranks(reports.path());
   for (json& row : run.rows) {
     row["ranks_not_run"] = run.absent;
     judge_estimates(row, arguments.gpus.estimates);
     if (arguments.gpus.worst_case) note_worst_case(row);
+  }
+  if (run.rows.empty()) {
+    for (const std::string& sentence : left.told({})) {
+      say(stderr, "gapless dryrun: {}\n", sentence);
+    }
+  } else {
+    tell_of_left(run.rows, left);
   }
   outcome.torch_without_cuda = torch_without_cuda(reports.path());
   return outcome;

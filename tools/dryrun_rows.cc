@@ -1,6 +1,7 @@
 #include "tools/dryrun_rows.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -244,6 +245,13 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
       row["compute_capability"] = capability_text(used.capability);
       row["is_named"] = used.is_named;
       row["peak_used_bytes"] = used.peak_used_bytes;
+      const std::optional<simgpu::Growth> growth = growth_of(used);
+      row["growth"] = growth ? json{{"steps", growth->steps},
+                                    {"bytes", growth->grown_bytes},
+                                    {"left_bytes", growth->left_bytes}}
+                             : json();
+      row["state_bytes_of_first_step"] =
+          member(member(report.torch, "states_of_first_step"), std::to_string(device).c_str());
       for (const char* const of_torch :
            {"name", "peak_allocated_bytes", "peak_reserved_bytes", "peak_requested_bytes",
             "requested_bytes", "retries", "stalls"}) {

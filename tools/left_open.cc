@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "allocator/base/bytes.h"
+#include "simgpu/verdict.h"
 #include "tools/cards_of_size.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
@@ -68,6 +69,28 @@ std::string no_step_note(const nlohmann::json& row) {
          "(from a checkpoint of a finished training nothing is left to do)";
 }
 
+std::string one_step_note(const nlohmann::json& row) {
+  if (member(row, "fits") != true || number(member(row, "steps")) != 1) return {};
+  const std::uint64_t states = number(member(row, "state_bytes_of_first_step"));
+  if (states == 0 || !member(row, "stopped_after_steps").is_null()) return {};
+  const std::optional<Room> room = room_of(row);
+  return fmt::format(
+      "it took one step, at whose end the optimizer made its states of {}: a second one has these "
+      "beside what the first took{}. Two steps would show it",
+      format_bytes(states),
+      room && room->left_bytes < states
+          ? fmt::format(", and no more than {} are left", format_bytes(room->left_bytes))
+          : "");
+}
+
+std::string growth_note(const nlohmann::json& row) {
+  const nlohmann::json& told = member(row, "growth");
+  if (member(row, "fits") != true || !told.is_object()) return {};
+  const simgpu::Growth growth = {number(told["steps"]), number(told["bytes"]),
+                                 number(told["left_bytes"])};
+  return growth.matters() ? growth.text() : "";
+}
+
 std::string not_simulated_note(const nlohmann::json& row) {
   if (member(row, "fits") != true) return {};
   std::vector<std::string> functions;  // but NVML's, which take no memory
@@ -94,9 +117,9 @@ std::string assert_note(const nlohmann::json& row) {
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
-       {ended_note(row), no_step_note(row), tight_note(row), collectives_note(row),
-        not_simulated_note(row), assert_note(row), older_gpu_note(row), smaller_cards_note(row),
-        found_kernels_note(row)}) {
+       {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), tight_note(row),
+        collectives_note(row), not_simulated_note(row), assert_note(row), older_gpu_note(row),
+        smaller_cards_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

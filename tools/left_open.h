@@ -3,6 +3,8 @@
 //
 //   it was ended       by the program's own: it may have been about to ask for more
 //   no step            was taken by an optimizer that it made
+//   one step           made the optimizer's states, which a second has from its begin
+//   growth             from step to step: with more of them it may not fit
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   cuLinkCreate_v2    is not simulated, and it went on without
 //   assert             failed, and was passed over (simgpu/python/assume_asserts.py)
@@ -27,6 +29,14 @@ std::string ended_note(const nlohmann::json& row);
 
 /// That it made an optimizer, which took no step. Empty where it made none, and where one did.
 std::string no_step_note(const nlohmann::json& row);
+
+/// That a second step would have the states that its only one made. Empty where it took others, or
+/// made none.
+std::string one_step_note(const nlohmann::json& row);
+
+/// That more was allocated from step to step, where a training may have the steps that fill the
+/// GPU so. Empty where not.
+std::string growth_note(const nlohmann::json& row);
 
 /// That it is tight: less is left than what context and libraries take, of which the simulated GPU
 /// has an estimate. Empty where more is.

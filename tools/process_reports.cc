@@ -110,6 +110,10 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
   }
   if (told("stopped_after_steps").is_number()) {
     facts.without_step = report.torch.value("optimizers_without_step", std::uint64_t{0});
+    for (const ProcessRecord::Device& device : report.record.devices) {
+      const std::optional<simgpu::Growth> growth = growth_of(device);
+      if (growth && growth->matters()) facts.grew_when_stopped = growth;
+    }
   }
   add_garbage(report, facts);
   return facts;
@@ -150,6 +154,12 @@ void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
 }
 
 }  // namespace
+
+std::optional<simgpu::Growth> growth_of(const ProcessRecord::Device& device) {
+  if (!device.growth.is_steady()) return {};
+  return simgpu::Growth{device.growth.steps, device.growth.grown_bytes,
+                        device.total_bytes - std::min(device.total_bytes, device.peak_used_bytes)};
+}
 
 int ProcessReport::rank() const {
   const auto told = torch.find("rank");

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct ProcessReport {
   /// -1 where it has none.
   [[nodiscard]] int rank() const;
 };
+
+/// Nothing where what was allocated there did not grow from step to step.
+std::optional<simgpu::Growth> growth_of(const simgpu::ProcessRecord::Device& device);
 
 /// One for each process that used a GPU, by rank and process number. `started` is the one that the
 /// command waited for, of whose end more is known than it could write.

@@ -9,6 +9,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/process/process_record.h"
+#include "tools/left_running.h"
 #include "tools/say.h"
 #include "tools/table.h"
 
@@ -42,6 +43,11 @@ void RunProgress::look() {
       with_commas(now_at.steps), format_bytes(now_at.peak_bytes));
   std::fflush(stderr);
   drawn_ = true;
+}
+
+void RunProgress::wait_for(const std::string& names) {
+  clear();
+  say(stderr, "{}\n", waiting_for(what_, names));
 }
 
 CameTo RunProgress::came_to() const {

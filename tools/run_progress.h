@@ -22,6 +22,8 @@ class RunProgress {
   RunProgress& operator=(const RunProgress&) = delete;
 
   void look();
+  /// Tells once what the command left running, which is waited for.
+  void wait_for(const std::string& names);
 
  private:
   [[nodiscard]] CameTo came_to() const;

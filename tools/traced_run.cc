@@ -27,15 +27,18 @@ FitsRun run_traced(const TracedRun& run) {
     watching.limit = std::chrono::milliseconds(static_cast<std::int64_t>(run.limit_seconds * 1000));
   }
   const auto begin = std::chrono::steady_clock::now();
+  LeftRunning left;
   WatchedEnd end;
   {
     RunProgress progress(run.name, reports, !run.show_output, run.gpus.unknown == "zeros");
     watching.look = [&progress] { progress.look(); };
-    end = run_watched(with_own_folder(run.command, folder.path()), variables, watching);
+    watching.waits = [&progress](const std::string& names) { progress.wait_for(names); };
+    end = run_watched(with_own_folder(run.command, folder.path()), variables, watching, left);
   }
   const Judging judging = {run.gpus.worst_case, run.blocks, run.gpus.estimates};
   FitsRun judged =
       judge_run(run.allocator, run.command.front(), reports, watching.output, end, judging);
+  tell_of_left(judged.rows, left);
   judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (nlohmann::json& row : judged.rows) row["seconds"] = judged.seconds;
   return judged;

@@ -1,25 +1,23 @@
 #include "tools/watched_program.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
 
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace gapless::tools {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<int> interrupts{0};
 
 extern "C" void count_interrupt(int) { ++interrupts; }
+
+// What takes its leave so quickly nobody is told of.
+constexpr std::chrono::seconds kUnseen{2};
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -45,39 +43,6 @@ class CountedInterrupts {
  private:
   struct sigaction before_[std::size(kSignals)]{};
 };
-
-// Processes whose parent is this one: those that lost theirs are, too (PR_SET_CHILD_SUBREAPER).
-std::vector<pid_t> children() {
-  std::vector<pid_t> found;
-  const std::string parent = std::to_string(getpid());
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    const std::string stat{std::istreambuf_iterator<char>(file), {}};
-    const std::size_t name_end = stat.rfind(") ");  // the program's name may have any characters
-    if (name_end == std::string::npos || stat.size() < name_end + 5) continue;
-    if (stat.compare(name_end + 4, parent.size() + 1, parent + " ") == 0) {
-      found.push_back(static_cast<pid_t>(std::atoi(name.c_str())));
-    }
-  }
-  return found;
-}
-
-void end_all_left(const std::vector<pid_t>& before) {
-  constexpr int kGenerations = 100;
-  for (int i = 0; i < kGenerations; ++i) {
-    bool any = false;
-    for (const pid_t child : children()) {
-      if (std::find(before.begin(), before.end(), child) != before.end()) continue;
-      any = true;
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-    }
-    if (!any) return;
-  }
-}
 
 // How a program is made to end: asked, told, and ended, each after some seconds.
 class Stop {
@@ -107,13 +72,33 @@ class Stop {
   Clock::time_point since_{};
 };
 
+// Until nothing is at work of what the command left running, it takes too long, or somebody has
+// enough of it.
+WatchedEnd::By wait_for(LeftRunning& left, const Watching& watching, Clock::time_point begin) {
+  const Clock::time_point ended = Clock::now();
+  bool told = false;
+  for (;;) {
+    const Clock::time_point now = Clock::now();
+    if (!left.at_work(now)) return WatchedEnd::By::itself;
+    if (interrupts != 0) return WatchedEnd::By::user;
+    if (watching.limit && now - begin > *watching.limit) return WatchedEnd::By::limit;
+    if (!told && now - ended > kUnseen && watching.waits) watching.waits(left.names());
+    told = told || now - ended > kUnseen;
+    if (watching.look) watching.look();
+    usleep(now - ended < kUnseen ? 20'000 : 200'000);
+  }
+}
+
 }  // namespace
 
-WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
-                       const Watching& watching) {
+WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended) {
   const CountedInterrupts counted;
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const std::vector<pid_t> before = children();
+  return {ended, wait_for(left, watching, Clock::now())};
+}
+
+WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
+                       const Watching& watching, LeftRunning& left) {
+  const CountedInterrupts counted;
   const pid_t child = start_program(command, variables, watching.output);
   WatchedEnd end;
   Stop stop(child);
@@ -135,7 +120,7 @@ WatchedEnd run_watched(const std::vector<std::string>& command, const Variables&
     if (watching.look && turn % kTurnsALook == kTurnsALook - 1) watching.look();
     usleep(20'000);
   }
-  if (stop.begun()) end_all_left(before);
+  if (!stop.begun()) end.by = wait_for(left, watching, begin);
   end.ended = WIFSIGNALED(status) ? Ended{child, true, WTERMSIG(status)}
                                   : Ended{child, false, WEXITSTATUS(status)};
   return end;

@@ -1,5 +1,5 @@
 // A program that is run for its verdict: its output kept apart, its time limited, its progress
-// looked at, and all it leaves behind ended where it had to be stopped.
+// looked at, and what it leaves running waited for (left_running.h).
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/launch.h"
+#include "tools/left_running.h"
 
 namespace gapless::tools {
 
@@ -20,6 +21,8 @@ struct Watching {
   std::optional<std::chrono::milliseconds> limit;
   /// Called a few times a second.
   std::function<void()> look;
+  /// Called once where what it left running is waited for, with its names.
+  std::function<void(const std::string&)> waits;
 };
 
 struct WatchedEnd {
@@ -28,10 +31,13 @@ struct WatchedEnd {
   By by = By::itself;  // who wanted it to end
 };
 
-/// Runs a program in a process group of its own and waits for it. An interrupt (^C, SIGTERM,
-/// SIGHUP) of this one is passed on to it, and so `by user`. Throws InputError where it cannot be
-/// started.
+/// Runs a program in a process group of its own and waits for it, and for what it leaves running,
+/// which `left` ends. An interrupt (^C, SIGTERM, SIGHUP) of this one is passed on to it, and so `by
+/// user`. Throws InputError where it cannot be started.
 WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
-                       const Watching& watching);
+                       const Watching& watching, LeftRunning& left);
+
+/// Waits for what a command that ended in another way has left running.
+WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended);
 
 }  // namespace gapless::tools

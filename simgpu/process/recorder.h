@@ -58,6 +58,8 @@ class SIMGPU_API Recorder {
   void step();
   /// PyTorch has given out memory, and has so much in all.
   void allocated(int device, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes);
+  /// It has taken memory back.
+  void freed(int device, std::uint64_t allocated_bytes);
   /// Somebody was given memory, by whatever call.
   void served();
   /// A request failed for good.
@@ -90,6 +92,7 @@ class SIMGPU_API Recorder {
  private:
   [[nodiscard]] ProcessRecord* at() const { return at_.load(std::memory_order_relaxed); }
   void keep();
+  void note_growth(int device, std::uint64_t allocated_bytes);
 
   std::string folder_;
   std::string stem_;

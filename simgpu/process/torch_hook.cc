@@ -101,6 +101,8 @@ extern "C" SIMGPU_API void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
   }
   if (bytes > 0 && device.type == kCuda) {
     gapless::simgpu::Recorder::get().allocated(device.index, allocated, reserved);
+  } else if (bytes < 0 && device.type == kCuda) {
+    gapless::simgpu::Recorder::get().freed(device.index, allocated);
   }
   if (bytes != 0 && device.type == kCuda && MemoryTrace::wanted()) {
     trace_usage(pointer, bytes, reserved, device.index);

@@ -43,7 +43,7 @@ def _nothing_yet() -> dict:
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
             "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False,
-            "assert_passed_over": None}
+            "assert_passed_over": None, "states_of_first_step": {}}
 
 
 state = _nothing_yet()
@@ -303,6 +303,20 @@ def _step(optimizer, *_):
     if len(_stepped) == 1:
         state["steps"] += 1
         library.simgpu_report_step()
+    if state["steps"] == 1:
+        _count_states(optimizer)
+
+
+@_quietly
+def _count_states(optimizer):
+    """Bytes on each GPU of what it has kept since its first step, which the pass before had no need to share with."""
+    counted = state["states_of_first_step"]
+    for kept in optimizer.state.values():
+        for value in kept.values() if isinstance(kept, dict) else ():
+            value = getattr(value, "_local_tensor", value)  # a DTensor's
+            if isinstance(value, torch.Tensor) and value.is_cuda:
+                index = str(value.device.index)
+                counted[index] = counted.get(index, 0) + value.numel() * value.element_size()
 
 
 def _without_step() -> int:

@@ -12,6 +12,7 @@ namespace gapless::tools {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -70,6 +71,25 @@ TEST(LeftOpen, WhatATrainingWithoutStepsWouldTake) {
     other[name] = value;
     EXPECT_THAT(left_open(other), IsEmpty()) << name;
   }
+}
+
+TEST(LeftOpen, WhatASecondStepHasBesideTheFirst) {
+  json row = row_of_peaks(7344, 7768);
+  row["steps"] = 1;
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["state_bytes_of_first_step"] = 128 << 20;
+  EXPECT_THAT(left_open(row),
+              ElementsAre(HasSubstr("states of 128.00 MiB: a second one has these beside what the "
+                                    "first took. Two steps")));
+  for (const auto& [name, value] :
+       {std::pair("steps", json(2)), std::pair("stopped_after_steps", json(1)),
+        std::pair("fits", json(false)), std::pair("state_bytes_of_first_step", json())}) {
+    json other = row;
+    other[name] = value;
+    EXPECT_THAT(left_open(other), IsEmpty()) << name;
+  }
+  row["total_bytes"] = row["peak_used_bytes"].get<std::uint64_t>() + (100U << 20);
+  EXPECT_THAT(left_open(row), Contains(HasSubstr("and no more than 100.00 MiB are left")));
 }
 
 TEST(LeftOpen, FunctionsThatAreNotSimulated) {

@@ -57,6 +57,39 @@ for step in range(8):
     assert row["verdict"] == "yes" and row["steps"] == row["stopped_after_steps"] == 3
 
 
+ONE_STEP = """
+import sys
+import torch
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.zeros(5 << 20, device="cuda"))  # 20 MiB
+optimizer = getattr(torch.optim, sys.argv[1])([weight], lr=.1)
+for step in range(int(sys.argv[2])):
+    held = [weight.square().sum()] + [torch.zeros(5 << 20, device="cuda") for _ in range(9)]
+    held.pop(0).backward()
+    del held
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("command", ["dryrun", "fits"])
+def test_what_a_second_step_has_beside_the_first_is_told(command, dryrun, fits):
+    def said(*arguments):
+        if command == "fits":
+            found = fits(ONE_STEP, "--gpu", "1GiB", arguments=arguments)
+            return found.text, found.row
+        text, (row,) = dryrun("--gpu", "1GiB", program=ONE_STEP, arguments=arguments)
+        return " ".join(text.split()), row
+    text, first = said("Adam", "1")
+    assert first["state_bytes_of_first_step"] == 40 * MiB  # its steps are counted on the host
+    assert "it took one step, at whose end the optimizer made its states of 40.00 MiB" in text
+    text, second = said("Adam", "2")
+    assert "it took one step" not in text
+    assert second["peak_allocated_bytes"] == first["peak_allocated_bytes"] + 40 * MiB
+    text, _ = said("SGD", "1")
+    assert "it took one step" not in text, "which keeps nothing"
+
+
 @pytest.mark.one_torch
 @pytest.mark.parametrize("name, steps, has_states", [("gan", 2, False), ("gan", 3, True), ("backward", 1, True)])
 @pytest.mark.thorough(but=2)
@@ -69,3 +102,42 @@ def test_a_step_is_one_of_each_optimizer(dryrun, name, steps, has_states):
     else:
         assert row["fits"] is None
         assert "it was stopped (--steps) before an optimizer had made a step" in row["reason"]
+
+
+# A loss that is added up with its graph, 4 MiB a step, beside batches of any size.
+KEEPS = """
+import sys
+import torch
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.zeros(1024, 2048, device="cuda"))
+optimizer = torch.optim.Adam([weight])
+total = 0.
+for step in range(int(sys.argv[1])):
+    rows = 100 * (7 * step % 5 + 1)
+    loss = (torch.zeros(rows, 1024, device="cuda") @ weight).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    kept = (torch.zeros(1024, 1024, device="cuda") @ weight).mean() if sys.argv[2] == "keeps" else loss
+    total += kept if sys.argv[2] == "keeps" else kept.detach()
+    del loss, kept
+"""
+
+
+@pytest.mark.parametrize("command", ["dryrun", "fits"])
+def test_what_grows_from_step_to_step_is_told(command, dryrun, fits):
+    def said(*words, arguments, status=0):
+        if command == "fits":
+            found = fits(KEEPS, "--gpu", "1GiB", *words, arguments=arguments, status=status)
+            return found.text, found.row
+        text, (row,) = dryrun("--gpu", "1GiB", *words, program=KEEPS, arguments=arguments)
+        return " ".join(text.split()), row
+    text, row = said(arguments=("14", "keeps"))
+    assert row["fits"] is True and "what was allocated grew over the last 12 steps, by " in text
+    steps = row["growth"]["steps"]
+    assert abs(row["growth"]["bytes"] / steps - (4 * MiB + 520)) < 4 * MiB / steps
+    _, stopped = said("--steps", "12", arguments=("100", "keeps"), status=3)
+    assert stopped["verdict"] == "not known"
+    assert stopped["reason"].startswith("it was stopped (--steps) while what was allocated grew over")
+    text, row = said("--steps", "12", arguments=("100", "adds"))
+    assert row["verdict"] == "yes" and row["growth"] is None, text
