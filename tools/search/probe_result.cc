@@ -15,21 +15,21 @@ namespace {
 using nlohmann::json;
 
 // A row may come from a file.
-double number(const json& row, const char* name) {
+double number_in(const json& row, const char* name) {
   const json value = member(row, name);
   return value.is_number() ? value.get<double>() : 0;
 }
 
 // What the GPU has for PyTorch: what a context takes is taken.
 double room_of(const json& row) {
-  const double others = number(row, "peak_used_bytes") - number(row, "peak_reserved_bytes");
-  const bool has_torch = number(row, "peak_reserved_bytes") > 0;
-  return std::max(1.0, number(row, "total_bytes") - (has_torch ? std::max(0.0, others) : 0));
+  const double others = number_in(row, "peak_used_bytes") - number_in(row, "peak_reserved_bytes");
+  const bool has_torch = number_in(row, "peak_reserved_bytes") > 0;
+  return std::max(1.0, number_in(row, "total_bytes") - (has_torch ? std::max(0.0, others) : 0));
 }
 
 double taken(const json& row) {
-  const double allocated = number(row, "peak_allocated_bytes");
-  return allocated > 0 ? allocated : number(row, "peak_used_bytes");
+  const double allocated = number_in(row, "peak_allocated_bytes");
+  return allocated > 0 ? allocated : number_in(row, "peak_used_bytes");
 }
 
 // The first row of which that is so; null where there is none.
@@ -53,7 +53,7 @@ std::string last_lines(const std::string& text) {
 
 json ProbeResult::fullest() const {
   const auto fullness = [](const json& row) {
-    return number(row, "peak_used_bytes") / std::max(1.0, number(row, "total_bytes"));
+    return number_in(row, "peak_used_bytes") / std::max(1.0, number_in(row, "total_bytes"));
   };
   const auto most = std::max_element(rows.begin(), rows.end(), [&](const json& a, const json& b) {
     return fullness(a) < fullness(b);
@@ -78,7 +78,7 @@ bool ProbeResult::fits_but_for_sizes() const {
 
 double ProbeResult::most_allocated() const {
   double most = 0;
-  for (const json& row : rows) most = std::max(most, number(row, "peak_allocated_bytes"));
+  for (const json& row : rows) most = std::max(most, number_in(row, "peak_allocated_bytes"));
   return most;
 }
 
@@ -117,9 +117,9 @@ void ProbeResult::tell(MemoryEstimate& estimate, double setting) const {
     for (const json& row : rows) {
       const json request = member(row, "out_of_memory");
       if (!request.is_object() || member(request, "device") != member(row, "device")) continue;
-      share =
-          std::max(share, (number(request, "allocated_bytes") + number(request, "asked_bytes")) /
-                              room_of(row));
+      share = std::max(share,
+                       (number_in(request, "allocated_bytes") + number_in(request, "asked_bytes")) /
+                           room_of(row));
     }
     estimate.wanted(setting, share);
   }
@@ -172,7 +172,7 @@ ProbeResult judged(const std::optional<json>& rows, const std::string& allocator
               fmt::format("the command ended with status {}", over.status));
   }
   if (const json* const row = first_that(
-          *rows, [](const json& each) { return number(each, "caught_out_of_memory") > 0; })) {
+          *rows, [](const json& each) { return number_in(each, "caught_out_of_memory") > 0; })) {
     return is(Probed::fails, text_in(*row, "verdict"), text_in(*row, "reason"));
   }
   return is(Probed::fits, text_in((*rows)[0], "verdict"), "");
