@@ -20,6 +20,7 @@
 #include "tools/inputs.h"
 #include "tools/launch.h"
 #include "tools/left_behind.h"
+#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/process_reports.h"
 #include "tools/program_options.h"
@@ -96,6 +97,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
 int run(DryrunArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
+  tell_of_other_nodes("gapless dryrun", arguments.program.command);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   std::vector<FitsRun> runs;
   StepsBefore steps_before;

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
+#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/progress.h"
@@ -59,6 +60,7 @@ void check(SearchArguments& arguments) {
 int run(SearchArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
+  tell_of_other_nodes("gapless search", arguments.program.command);
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
   Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);
