@@ -212,6 +212,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"steps", member(report.torch, "steps")},
         {"stopped_after_steps", member(report.torch, "stopped_after_steps")},
         {"made_optimizer", member(report.torch, "made_optimizer")},
+        {"offloaded_parameter_bytes", member(report.torch, "offloaded_bytes")},
         {"assert_passed_over", member(report.torch, "assert_passed_over")},
         {"driver_calls", calls_of(record)},
         {"memory_calls", memory_calls(record)},

@@ -91,6 +91,15 @@ std::string growth_note(const nlohmann::json& row) {
   return growth.matters() ? growth.text() : "";
 }
 
+std::string offloaded_note(const nlohmann::json& row) {
+  const std::uint64_t offloaded = number(member(row, "offloaded_parameter_bytes"));
+  if (member(row, "fits") != true || offloaded == 0) return {};
+  return fmt::format(
+      "{} of parameters stay on the host, and are copied to the GPU in each pass (accelerate's "
+      "device_map or offload): it fits so, and is slower",
+      format_bytes(offloaded));
+}
+
 std::string not_simulated_note(const nlohmann::json& row) {
   if (member(row, "fits") != true) return {};
   std::vector<std::string> functions;  // but NVML's, which take no memory
@@ -117,9 +126,9 @@ std::string assert_note(const nlohmann::json& row) {
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
-       {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), tight_note(row),
-        collectives_note(row), not_simulated_note(row), assert_note(row), older_gpu_note(row),
-        smaller_cards_note(row), found_kernels_note(row)}) {
+       {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row),
+        offloaded_note(row), tight_note(row), collectives_note(row), not_simulated_note(row),
+        assert_note(row), older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

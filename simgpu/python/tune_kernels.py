@@ -7,12 +7,7 @@ names are here.
 Which is the quickest no simulated GPU can show, and what the trial takes of memory (a buffer that clears the cache) it
 takes for one as for all.
 """
-import importlib.abc
-import importlib.machinery
 import math
-import sys
-
-_TUNER = "triton.runtime.autotuner"
 
 
 def _takes_the_first(module) -> None:
@@ -35,24 +30,4 @@ def _takes_the_first(module) -> None:
     tuner.prune_configs, tuner._bench = prune_configs, _bench
 
 
-class _AsItIsImported(importlib.abc.MetaPathFinder):
-    """Programs that have no such kernels do not import it, and some ask for the module without importing it."""
-
-    def find_spec(self, name, path, target=None):
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name == _TUNER else None
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            _quietly(_takes_the_first)(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-if _TUNER in sys.modules:
-    _takes_the_first(sys.modules[_TUNER])
-else:
-    sys.meta_path.insert(0, _AsItIsImported())
+_when_imported("triton.runtime.autotuner", _takes_the_first)

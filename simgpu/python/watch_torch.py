@@ -14,6 +14,8 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib.abc
+import importlib.machinery
 import io
 import json
 import os
@@ -43,7 +45,7 @@ def _nothing_yet() -> dict:
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
             "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False,
-            "assert_passed_over": None, "states_of_first_step": {}}
+            "assert_passed_over": None, "states_of_first_step": {}, "offloaded_bytes": 0}
 
 
 state = _nothing_yet()
@@ -537,6 +539,37 @@ def _leave_quickly(phase, _facts):
     gc.freeze()
 
 
+class _AsItIsImported(importlib.abc.MetaPathFinder):
+    """Programs that have no such module do not import it, and some ask for it without importing it."""
+
+    def __init__(self, name, function):
+        self._name, self._function = name, function
+
+    def find_spec(self, name, path, target=None):
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name == self._name else None
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            _quietly(self._function)(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _when_imported(name, function) -> None:
+    """Calls function(module) once a module of that name is there."""
+    module = sys.modules.get(name)
+    if module is not None and getattr(module.__spec__, "_initializing", False):
+        at_begin.append(lambda: _quietly(function)(module))
+    elif module is not None:
+        _quietly(function)(module)
+    else:
+        sys.meta_path.insert(0, _AsItIsImported(name, function))
+
+
 @_quietly
 def _add(name):
     """Runs another file of this folder, which has these names as its own."""
@@ -553,6 +586,7 @@ def _watch():
     _add("own_libraries.py")
     _add("assume_asserts.py")
     _add("tune_kernels.py")
+    _add("watch_offload.py")
     _add("watch_garbage.py")
     _add("watch_chance.py")
     if os.environ.get("SIMGPU_REPORT_DIR"):

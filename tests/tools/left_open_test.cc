@@ -92,6 +92,16 @@ TEST(LeftOpen, WhatASecondStepHasBesideTheFirst) {
   EXPECT_THAT(left_open(row), Contains(HasSubstr("and no more than 100.00 MiB are left")));
 }
 
+TEST(LeftOpen, ParametersThatWereLeftOnTheHost) {
+  json row = row_of_peaks(7344, 7768);
+  row["offloaded_parameter_bytes"] = 0;
+  EXPECT_THAT(left_open(row), IsEmpty());
+  row["offloaded_parameter_bytes"] = 3 * MiB;
+  EXPECT_THAT(left_open(row), ElementsAre(HasSubstr("3.00 MiB of parameters stay on the host")));
+  row["fits"] = false;
+  EXPECT_THAT(left_open(row), IsEmpty());
+}
+
 TEST(LeftOpen, FunctionsThatAreNotSimulated) {
   json row = row_of_peaks(7344, 7768);
   row["not_simulated"] = {"nvmlDeviceGetVbiosVersion"};

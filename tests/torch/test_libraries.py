@@ -32,6 +32,25 @@ def gapless(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("room, layers_on_host", [("1GiB", 0), ("14MiB", 3)])
+def test_layers_that_accelerate_leaves_on_the_host_are_told(gapless, tmp_path, room, layers_on_host):
+    (tmp_path / "generate.py").write_text(f"""
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+LlamaForCausalLM(LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8,
+                             vocab_size=1000)).to(torch.float16).save_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model", device_map="auto", dtype=torch.float16,
+                                             max_memory={{0: "{room}", "cpu": "4GiB"}})
+with torch.no_grad(): model(torch.zeros(1, 64, dtype=torch.long, device="cuda"))
+""")
+    (row,), said = gapless("fits", "--gpu", "2GiB", "--allocator", "native", program=("generate.py",))
+    layer = 2 * (4 * 512 * 512 + 3 * 512 * 1024 + 2 * 512)
+    assert row["fits"] is True
+    norm_and_head = 2 * (512 + 512 * 1000)
+    assert row["offloaded_parameter_bytes"] == (layers_on_host * layer + norm_and_head if layers_on_host else 0)
+    assert ("of parameters stay on the host" in " ".join(said.split())) is (layers_on_host != 0)
+
+
 def test_lora_over_4_bits(gapless):
     """peft and bitsandbytes: what the recipe casts to float32 is most of what the parameters hold."""
     width, vocabulary, rank, layers, inner = 256, 8000, 8, 2, 512
