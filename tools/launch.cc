@@ -66,7 +66,10 @@ class HeldSignals {
 // The program that is waited for.
 std::atomic<pid_t> running{0};
 
+std::atomic<bool> passed_on{false};
+
 extern "C" void pass_on(int signal) {
+  passed_on = true;
   if (const pid_t child = running; child != 0) kill(child, signal);
 }
 
@@ -182,6 +185,7 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   // What the program leaves is reported: the terminal interrupts it as well, and whoever ends us
   // means it.
   running = child;
+  passed_on = false;
   std::signal(SIGINT, SIG_IGN);
   for (const int end : {SIGTERM, SIGHUP}) std::signal(end, pass_on);
   held.release();
@@ -194,8 +198,8 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   running = 0;
   for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
   if (error != 0) cannot_start(command[0], error);
-  if (WIFSIGNALED(status)) return {child, true, WTERMSIG(status)};
-  return {child, false, WEXITSTATUS(status)};
+  const bool by_signal = WIFSIGNALED(status);
+  return {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status), passed_on};
 }
 
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,

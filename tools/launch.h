@@ -27,7 +27,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct Ended {
   pid_t pid = 0;
   bool by_signal = false;
-  int code = 0;  // its exit status, or the signal
+  int code = 0;           // its exit status, or the signal
+  bool was_told = false;  // this process was told to end meanwhile, and passed that on
 
   /// As a shell has it: 128 + the signal that ended it.
   [[nodiscard]] int status() const { return by_signal ? 128 + code : code; }

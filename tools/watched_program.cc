@@ -92,6 +92,7 @@ WatchedEnd::By wait_for(LeftRunning& left, const Watching& watching, Clock::time
 }  // namespace
 
 WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended) {
+  if (ended.by_signal || ended.was_told) return {ended, WatchedEnd::By::itself};
   const CountedInterrupts counted;
   return {ended, wait_for(left, watching, Clock::now())};
 }

@@ -37,7 +37,8 @@ struct WatchedEnd {
 WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
                        const Watching& watching, LeftRunning& left);
 
-/// Waits for what a command that ended in another way has left running.
+/// Waits for what a command that run_program() ran has left running; not where that was ended by a
+/// signal.
 WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended);
 
 }  // namespace gapless::tools

@@ -296,6 +296,13 @@ def test_an_answer_is_below_what_the_garbage_collector_decides(search):
     assert f"native, batch {answer['in_doubt_at']}: not known: Python's garbage collector freed " in text
 
 
+def test_a_setting_that_changes_nothing_is_told(search):
+    text, found = search("--allocator", "native", "--vary", "batch=1:64", program=PLAIN + "step(4)\n")
+    answer = found["allocators"]["native"]
+    assert (answer["batch"], answer["fails_at"]) == (64, None)
+    assert "warning: native: batch 1 and 64 take the same memory, to the byte: does the program go by that setting?" in " ".join(text.split())
+
+
 def test_memory_that_is_not_monotone_is_told(search):
     # Odd batches are padded to twice as much.
     text, found = search("--allocator", "native", "--vary", "batch=1:64",

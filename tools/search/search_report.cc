@@ -41,15 +41,19 @@ std::string size_in(const json& row, const char* name) {
   return format_bytes(found->get<std::uint64_t>());
 }
 
-std::uint64_t allocated_in(const ProbeResult& result) {
+std::uint64_t most_in(const ProbeResult& result, const char* name) {
   std::uint64_t most = 0;
   for (const json& row : result.rows) {
-    const auto found = row.find("peak_allocated_bytes");
+    const auto found = row.find(name);
     if (found != row.end() && found->is_number()) {
       most = std::max(most, found->get<std::uint64_t>());
     }
   }
   return most;
+}
+
+std::uint64_t allocated_in(const ProbeResult& result) {
+  return most_in(result, "peak_allocated_bytes");
 }
 
 std::string value_text(const Search& search, std::size_t index) {
@@ -71,6 +75,21 @@ std::string sinking(const Search& search, const SearchCell& cell) {
     before = &each;
   }
   return "";
+}
+
+// The two that are farthest apart, where all that was tried takes the same; empty where not.
+std::string without_effect(const Search& search, const SearchCell& cell) {
+  if (!ascends(search) || cell.results.size() < 2) return "";
+  const ProbeResult& first = cell.results.begin()->second;
+  const bool all_same =
+      std::all_of(cell.results.begin(), cell.results.end(), [&](const auto& each) {
+        return each.second.probed == Probed::fits &&
+               allocated_in(each.second) == allocated_in(first) &&
+               most_in(each.second, "peak_used_bytes") == most_in(first, "peak_used_bytes");
+      });
+  if (!all_same) return "";
+  return fmt::format("{} and {}", value_text(search, cell.results.begin()->first),
+                     searched_of(search).values[cell.results.rbegin()->first]);
 }
 
 bool is_monotone(const Search& search, const SearchCell& cell) {
@@ -112,6 +131,10 @@ std::vector<std::string> warnings_of(const Search& search, const SearchCell& cel
         fmt::format("memory is not monotone in {}: {}; a larger setting may fit where a smaller "
                     "one does not",
                     short_name(searched_of(search)), sinks));
+  }
+  if (const std::string same = without_effect(search, cell); !same.empty()) {
+    warnings.push_back(same +
+                       " take the same memory, to the byte: does the program go by that setting?");
   }
   for (const auto& [reason, values] : left_out(search, cell)) {
     const std::string which =
