@@ -24,6 +24,14 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Whether its exit was the answer to another process of the command, which wanted it to end, and
+// not to anything that went wrong.
+bool left_as_asked(const ProcessReport& report) {
+  const ProcessRecord& record = report.record;
+  return record.asked_to_end_by != 0 && record.end_status != 0 &&
+         record.out_of_memory == record.survived && !member(report.torch, "exception").is_object();
+}
+
 ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_last_image) {
   using How = ProcessEnd::How;
   if (!is_last_image) return {How::continued, 0};
@@ -34,6 +42,7 @@ ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_las
   }
   switch (report.record.end) {
     case ProcessRecord::End::exited:
+      if (left_as_asked(report)) return {How::stopped, report.record.asked_to_end_by};
       return {How::exited, report.record.end_status & 0xff};
     case ProcessRecord::End::aborted:
       return {How::signalled, SIGABRT};
@@ -43,8 +52,11 @@ ProcessEnd end_of(const ProcessReport& report, const Ended& started, bool is_las
       break;
   }
   if (simgpu::is_running(report.pid)) return {How::running, 0};
-  return report.record.told_before_stop ? ProcessEnd{How::stopped, report.record.stopped_by}
-                                        : ProcessEnd{How::not_known, 0};
+  // Who is asked first and told then has said its last words when it was asked.
+  const bool has_told = report.record.told_before_stop ||
+                        (report.record.asked_to_end_by != 0 && report.record.stopped_by != 0);
+  return has_told ? ProcessEnd{How::stopped, report.record.stopped_by}
+                  : ProcessEnd{How::not_known, 0};
 }
 
 // The device of what watch_garbage.py tells, as it was used.

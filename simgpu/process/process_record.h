@@ -62,6 +62,9 @@ struct ProcessRecord {
   /// itself), and whether it had said its last words before (stop_hook.h); 1 while it is asked to.
   std::int32_t stopped_by = 0;
   bool told_before_stop = false;
+  /// The last such signal that it handles itself: it may end by its own exit then (Ray's workers
+  /// do).
+  std::int32_t asked_to_end_by = 0;
   std::uint32_t asked_to_stop = 0;
   std::int32_t rank = -1;
   bool has_torch = false;    // the CUDA build of PyTorch is in the process

@@ -59,7 +59,10 @@ void* listen(void* given) {
     while (shared(record.asked_to_stop).load() == 0) wait_while(record.asked_to_stop, 0, nullptr);
     tell_python_of_stop();
     Recorder::get().note_host_memory();
-    if (!ends_by(record.stopped_by)) record.stopped_by = 0;
+    if (!ends_by(record.stopped_by)) {
+      record.asked_to_end_by = record.stopped_by;
+      record.stopped_by = 0;
+    }
     change(record.asked_to_stop, 0);
   }
   return nullptr;

@@ -201,6 +201,11 @@ if len(sys.argv) > 1:
     for size in sys.argv[2:]:
         if size == "raises": raise ValueError("no such column")
         if size == "handles": signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGSEGV)); continue
+        if size == "leaves": signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); continue
+        if size == "lingers":
+            import ctypes  # holding Python's lock
+            signal.signal(signal.SIGTERM, lambda *_: ctypes.PyDLL(None).sleep(100)); continue
+        if size == "fails": signal.signal(signal.SIGTERM, lambda *_: kept.no_such_name); continue
         try: kept = torch.empty(int(size) << 20, dtype=torch.uint8, device="cuda")
         except torch.OutOfMemoryError: pass
     print("ready", flush=True)
@@ -219,12 +224,20 @@ def stop(started, by):
     ("stop(server(300), signal.SIGKILL)", 0, [True],
      "the program itself ended it, by SIGKILL: what it had still to do, it did not"),
     ("stop(server(300), signal.SIGTERM); sys.exit(4)", 4, [None], "the program itself ended it, by SIGTERM"),
-    ("stop(server(300, 1900), signal.SIGKILL); sys.exit(4)", 3, [False], "no: 1.86 GiB asked in step 0 (train.py:9)"),
+    ("stop(server(300, 1900), signal.SIGKILL); sys.exit(4)", 3, [False], "no: 1.86 GiB asked in step 0 (train.py:14)"),
     ("stop(server(300, 'handles'), signal.SIGTERM)", 0, [None], "it left no word of its end"),
+    # As Ray's workers do.
+    ("stop(server(300, 'leaves'), signal.SIGTERM)", 0, [True],
+     "the program itself ended it, by SIGTERM: what it had still to do, it did not"),
+    ("stop(server(300, 'leaves'), signal.SIGTERM); sys.exit(4)", 4, [None], "the program itself ended it, by SIGTERM"),
+    # It is at something when it is asked, and has no word for whoever loses patience.
+    ("one = server(300, 'lingers'); one.send_signal(signal.SIGTERM); time.sleep(2); stop(one, signal.SIGKILL)", 0, [True],
+     "the program itself ended it, by SIGKILL: what it had still to do, it did not"),
+    ("stop(server(300, 'fails'), signal.SIGTERM)", 0, [None], "it ended with status 1 (AttributeError"),
     ("stop(server(300, 1900), signal.SIGKILL)", 0, [None], "the program itself ended it, by SIGKILL"),
     ("first = server(310); server(300, 'raises'); stop(first, signal.SIGTERM)", 0, [None, None],
      "the program itself ended it, by SIGTERM, when another had failed")])
-@pytest.mark.thorough(but=3)
+@pytest.mark.thorough(but=5)
 def test_a_server_that_the_program_ends(dryrun, program, status, fits, words):
     """What is ended by the program's own processes says its last words before; memory is all that is asked about."""
     text, rows = dryrun("--gpu", "2GiB", "--context", "200MiB", program=STOPS + program, arguments=(), status=status)
@@ -232,7 +245,7 @@ def test_a_server_that_the_program_ends(dryrun, program, status, fits, words):
     assert words in text
     assert all(row["peak_requested_bytes"] in (300 << 20, 310 << 20) for row in rows)  # of its last words
     if fits == [True]:
-        assert rows[0]["end"] == {"how": "stopped", "signal": "SIGKILL"}
+        assert rows[0]["end"] in ({"how": "stopped", "signal": f"SIG{by}"} for by in ("KILL", "TERM"))
 
 
 @pytest.mark.thorough
