@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,6 +23,12 @@ namespace fs = std::filesystem;
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+double seconds_since_start() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // As it was typed, short enough for a sentence; a program that has ended has only its file's name.
@@ -78,6 +85,11 @@ LeftRunning::Processes LeftRunning::all_processes() {
       fields >> ticks;
       process.ticks += ticks;
     }
+    // Fields 18 to 21, and starttime.
+    for (int field = 18; field < 22; ++field) fields >> skipped;
+    std::uint64_t begun = 0;
+    fields >> begun;
+    process.begun = static_cast<double>(begun) / static_cast<double>(sysconf(_SC_CLK_TCK));
     if (process.parent == getpid()) {
       process.name = name_of(entry.path(), stat.substr(open + 1, close - open - 1));
     }
@@ -97,13 +109,18 @@ std::vector<pid_t> LeftRunning::left_of(const Processes& all) const {
   return left;
 }
 
+bool LeftRunning::was_helper(const Process& process) const {
+  constexpr double kShort = 3;
+  return !since_ || (seconds_since_start() - *since_ < kShort && process.begun < *since_ - kShort);
+}
+
 void LeftRunning::reap(const Processes& all) {
   for (const pid_t pid : left_of(all)) {
     int status = 0;
     if (waitpid(pid, &status, WNOHANG) != pid) continue;
     const auto named = names_.find(pid);
     // Whoever was ended by a signal was meant to end.
-    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !was_helper(all.at(pid))) {
       failed_.push_back(
           {pid, named == names_.end() ? all.at(pid).name : named->second, WEXITSTATUS(status)});
     }
@@ -114,6 +131,7 @@ void LeftRunning::reap(const Processes& all) {
 bool LeftRunning::at_work(Clock::time_point now) {
   const bool first = looked_ == Clock::time_point{};
   if (!first && now - looked_ < kBetweenLooks) return at_work_;
+  if (!since_) since_ = seconds_since_start();
   reap(all_processes());
   const Processes all = all_processes();
   std::set<pid_t> of_it;

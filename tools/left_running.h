@@ -3,12 +3,14 @@
 //   nohup python train.py &    the shell has ended, it trains     -> waited for
 //   python serve.py &          does nothing more for 10 s         -> told that it still ran; ended
 //
-// Where it ends with a status other than 0 and used no GPU, nothing else would tell.
+// Where it ends with a status other than 0 and used no GPU, nothing else would tell. Helpers that
+// end since the command has ended (Ray's workers do so, with 1) are not told of.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,7 @@ class LeftRunning {
     pid_t parent = 0;
     char state = '?';
     std::uint64_t ticks = 0;  // of processor time, with that of children that it waited for
+    double begun = 0;         // seconds since the machine was started
     std::string name;
   };
   using Processes = std::map<pid_t, Process>;
@@ -62,7 +65,11 @@ class LeftRunning {
     int status;
   };
 
+  // Whether it was there well before the command ended, and ends with it.
+  [[nodiscard]] bool was_helper(const Process& process) const;
+
   std::vector<pid_t> before_;
+  std::optional<double> since_;  // the command has ended: seconds since the machine was started
   std::map<pid_t, std::string> names_;  // of those that are there
   std::vector<Failed> failed_;
   std::map<pid_t, std::uint64_t> ticks_;  // of these and all that descends from them, at last look

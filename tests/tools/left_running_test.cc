@@ -55,6 +55,16 @@ TEST(LeftRunning, WhatFailsIsToldUnlessItIsJudged) {
               ElementsAre(HasSubstr("which the command left running, ended with status 3")));
 }
 
+TEST(LeftRunning, HelpersThatEndWithTheCommandAreNotTold) {
+  LeftRunning left;
+  // It waits for the shell that started it; the other is started as that ends.
+  run_in_shell(
+      "sh -c 'while kill -0 $0 2>/dev/null; do "
+      "sleep 0.1; done; sleep 0.7; exit 1' $$ & sleep 4; (sleep 0.7; exit 2) &");
+  wait_for(left);
+  EXPECT_THAT(left.told({}), ElementsAre(HasSubstr("ended with status 2")));
+}
+
 TEST(LeftRunning, WhatDoesNothingIsWaitedForSomeSecondsAndEnded) {
   const ScratchFolder folder;
   pid_t sleeper = 0;
