@@ -108,6 +108,13 @@ bool Process::drop_host(const void* pointer) {
   return true;
 }
 
+void* Process::allocate_host(std::size_t bytes, bool pinned) {
+  constexpr std::size_t kPage = 4096;
+  void* const pointer = std::aligned_alloc(kPage, align_up(bytes, kPage));
+  if (pointer != nullptr) keep_host(pointer, {bytes, /*ours=*/true, pinned});
+  return pointer;
+}
+
 DriverStatus note_request(Process& process, int device, std::uint64_t bytes, DriverStatus status,
                           bool by_driver) {
   if (status == DriverStatus::ok) process.recorder.served();

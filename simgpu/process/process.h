@@ -86,6 +86,9 @@ class SIMGPU_API Process {
   /// there.
   void keep_host(const void* pointer, const HostMemory& host);
   bool drop_host(const void* pointer);
+  /// The host's own, which the GPUs reach from then on; nullptr where the host has none left. Given
+  /// back with drop_host() and std::free().
+  void* allocate_host(std::size_t bytes, bool pinned);
 
   DeviceMemory memory;
   Streams streams;

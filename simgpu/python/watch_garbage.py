@@ -73,7 +73,8 @@ def _collect_at_end():
         gc.collect()
         state["garbage_at_end"] = [{"device": device, "bytes": freed, "step": state["steps"]}
                                    for device, freed in sorted(_since_failure.items())]
-    gc.callbacks.remove(_collection)
+    with contextlib.suppress(ValueError):  # it may have been told of its end before (stop_hook.h)
+        gc.callbacks.remove(_collection)
 
 
 at_out_of_memory.append(_since_failure.clear)

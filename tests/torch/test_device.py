@@ -123,6 +123,40 @@ def test_what_is_no_memory_is_refused(simulate):
     assert values == {"register": "0", "free": "1", "unregister": "0", "fill": "1"}
 
 
+def test_the_driver_knows_pinned_memory(simulate):
+    """Triton asks it whether a kernel can reach what it is given: vLLM's tables are views of pinned memory."""
+    values = simulate("""
+        import ctypes, torch
+        driver, runtime = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
+        held = torch.ones(1000, dtype=torch.uint8, device="cuda")
+        pinned = torch.ones(1 << 20, dtype=torch.uint8).pin_memory()
+        plain = torch.ones(1 << 20, dtype=torch.uint8)
+        def asked(attribute, address):
+            value = ctypes.c_uint64()
+            error = driver.cuPointerGetAttribute(ctypes.byref(value), attribute, ctypes.c_uint64(address))
+            return error or value.value
+        for name, one in ("device", held), ("pinned", pinned), ("plain", plain):
+            at = one.data_ptr() + 100
+            print(f"{name}:", asked(2, at), asked(3, at) == at, asked(4, at) == at, asked(8, at), asked(9, at))
+        print("range:", asked(11, pinned.data_ptr() + 5) == pinned.data_ptr(), asked(12, pinned.data_ptr()))
+        reached = ctypes.c_void_p()
+        def reach(address): return runtime.cudaHostGetDevicePointer(ctypes.byref(reached), ctypes.c_void_p(address), 0)
+        print("reached:", reach(pinned.data_ptr()), reached.value == pinned.data_ptr(), reach(plain.data_ptr()))
+        host = ctypes.c_void_p()
+        print("driver:", driver.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(4096), 0), asked(2, host.value),
+              driver.cuMemFreeHost(host), asked(2, host.value), driver.cuMemFreeHost(host))
+        own = ctypes.create_string_buffer(8192)
+        print("registered:", driver.cuMemHostRegister_v2(own, ctypes.c_size_t(8192), 0), asked(2, ctypes.addressof(own)),
+              driver.cuMemHostRegister_v2(own, ctypes.c_size_t(8192), 0), driver.cuMemFreeHost(own),
+              driver.cuMemHostUnregister(own), driver.cuMemHostUnregister(own))
+    """).values()
+    assert values["device"] == "2 True False 0 0" and values["pinned"] == "1 True True 0 0"
+    assert values["plain"] == "1 False False 1 1"
+    assert values["range"].split()[0] == "True" and int(values["range"].split()[1]) >= 1 << 20
+    assert values["reached"] == "0 True 1"
+    assert values["driver"] == "0 1 0 1 1" and values["registered"] == "0 1 712 1 0 713"
+
+
 def test_managed_memory_is_the_hosts_and_each_devices(simulate):
     values = simulate("""
         import ctypes, torch

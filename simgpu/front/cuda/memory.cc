@@ -56,39 +56,6 @@ CUDA int cuMemGetAddressRange_v2(std::uint64_t* begin, std::size_t* bytes, std::
   if (bytes != nullptr) *bytes = span->bytes;
   return kSuccess;
 }
-CUDA int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address) {
-  const Entry entry;
-  const auto span = entry.process.memory.find(address);
-  if (!span) return kInvalidValue;
-  switch (attribute) {
-    case 1:
-      *static_cast<void**>(value) = context_of(span->device);
-      return kSuccess;
-    case 2:
-      *static_cast<int*>(value) = 2;
-      return kSuccess;  // device memory
-    case 3:
-      *static_cast<std::uint64_t*>(value) = address;
-      return kSuccess;
-    case 7:
-      *static_cast<std::uint64_t*>(value) = span->begin;
-      return kSuccess;  // buffer id
-    case 8:
-      *static_cast<int*>(value) = 0;
-      return kSuccess;  // not managed
-    case 9:
-      *static_cast<int*>(value) = span->device;
-      return kSuccess;
-    case 11:
-      *static_cast<std::uint64_t*>(value) = span->begin;
-      return kSuccess;
-    case 12:
-      *static_cast<std::size_t*>(value) = span->bytes;
-      return kSuccess;
-    default:
-      return kNotSupported;
-  }
-}
 CUDA int cuMemsetD8Async(std::uint64_t address, unsigned char value, std::size_t count,
                          void* stream) {
   return stream_calls::fill(pointer_of(address), value, 1, count, stream);

@@ -32,10 +32,8 @@ bool is_managed(const Process& process, const void* pointer, std::size_t bytes) 
 CUDART int cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
   const Entry entry;
   if (pointer == nullptr || bytes == 0) return answer(abi::invalid_value);
-  *pointer = std::aligned_alloc(4096, align_up(bytes, 4096));
-  if (*pointer == nullptr) return answer(abi::memory_allocation);
-  entry.process.keep_host(*pointer, {bytes, /*ours=*/true, /*pinned=*/false});
-  return abi::success;
+  *pointer = entry.process.allocate_host(bytes, /*pinned=*/false);
+  return *pointer != nullptr ? abi::success : answer(abi::memory_allocation);
 }
 CUDART int cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, Location, unsigned,
                                 void* stream) {

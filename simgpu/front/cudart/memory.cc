@@ -50,10 +50,8 @@ int allocate_host(void** pointer, std::size_t bytes) {
   const Entry entry;
   *pointer = nullptr;
   if (bytes == 0) return abi::success;
-  *pointer = std::aligned_alloc(4096, align_up(bytes, 4096));
-  if (*pointer == nullptr) return answer(abi::memory_allocation);
-  entry.process.keep_host(*pointer, {bytes, /*ours=*/true, /*pinned=*/true});
-  return abi::success;
+  *pointer = entry.process.allocate_host(bytes, /*pinned=*/true);
+  return *pointer != nullptr ? abi::success : answer(abi::memory_allocation);
 }
 
 void note_unknown_read(const void* source, std::size_t bytes) {
@@ -121,6 +119,8 @@ CUDART int cudaHostUnregister(void* pointer) {
   return answer(entry.process.drop_host(pointer) ? abi::success : abi::host_memory_not_registered);
 }
 CUDART int cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  const Entry entry;
+  if (entry.process.host_memory_of(host) == nullptr) return answer(abi::invalid_value);
   *device = host;
   return abi::success;
 }
