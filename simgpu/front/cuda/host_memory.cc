@@ -26,7 +26,7 @@ enum Attribute : int {
 };
 
 // What is known of the memory that an address lies in.
-struct Place {
+struct Reached {
   int device;
   std::uint64_t begin;
   std::uint64_t bytes;
@@ -34,22 +34,22 @@ struct Place {
   bool managed;
 };
 
-std::optional<Place> place_of(Process& process, std::uint64_t address) {
+std::optional<Reached> reached_at(Process& process, std::uint64_t address) {
   if (const auto span = process.memory.find(address)) {
-    return Place{span->device, span->begin, span->bytes, false, false};
+    return Reached{span->device, span->begin, span->bytes, false, false};
   }
   auto host = process.host_memory.upper_bound(address);
   if (host == process.host_memory.begin()) return {};
   --host;
   if (address >= host->first + host->second.bytes) return {};
-  return Place{Process::current(), host->first, host->second.bytes, true, !host->second.pinned};
+  return Reached{Process::current(), host->first, host->second.bytes, true, !host->second.pinned};
 }
 
 }  // namespace
 
 CUDA int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address) {
   const Entry entry;
-  const std::optional<Place> place = place_of(entry.process, address);
+  const std::optional<Reached> place = reached_at(entry.process, address);
   if (!place) return kInvalidValue;
   switch (attribute) {
     case kContext:
