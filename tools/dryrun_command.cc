@@ -55,7 +55,7 @@ void check(DryrunArguments& arguments) {
 // With one allocator; without what `fits` traces.
 struct Outcome {
   FitsRun run;
-  std::string torch_without_cuda;
+  std::string why_no_gpu;
 };
 
 Outcome run_with(const std::string& allocator, const DryrunArguments& arguments) {
@@ -90,7 +90,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   } else {
     tell_of_left(run.rows, left);
   }
-  outcome.torch_without_cuda = torch_without_cuda(reports.path());
+  outcome.why_no_gpu = why_no_gpu(reports.path());
   return outcome;
 }
 
@@ -102,7 +102,7 @@ int run(DryrunArguments& arguments) {
   std::vector<FitsRun> runs;
   StepsBefore steps_before;
   std::string instead;
-  std::string without_cuda;
+  std::string no_gpu_because;
   for (const std::string& allocator : arguments.allocators) {
     if (arguments.allocators.size() > 1) {
       say(stderr, "gapless dryrun: with {}\n", allocator);
@@ -110,7 +110,7 @@ int run(DryrunArguments& arguments) {
     Outcome outcome = run_with(allocator, arguments);
     steps_before.judge(outcome.run);
     if (allocator == "gapless") instead = used_in_place(outcome.run.rows);
-    if (runs.empty()) without_cuda = outcome.torch_without_cuda;
+    if (runs.empty()) no_gpu_because = outcome.why_no_gpu;
     runs.push_back(std::move(outcome.run));
   }
   judge_by_one_another(runs, arguments.gpus.estimates);
@@ -120,7 +120,7 @@ int run(DryrunArguments& arguments) {
   const FitsRun& first = runs.front();
   const int status = first.end.ended.status();
   if (rows.empty()) {
-    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, without_cuda));
+    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, no_gpu_because));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }

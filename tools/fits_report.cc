@@ -221,15 +221,15 @@ void tell_line_of_failure(ProcessReport& report, const ProcessMemory& memory) {
   }
 }
 
-std::string why_nothing(const std::string& program, const WatchedEnd& end, const std::string& torch,
+std::string why_nothing(const std::string& program, const WatchedEnd& end, const std::string& why,
                         const std::vector<std::string>& words) {
   if (end.by == WatchedEnd::By::limit) {
     return "it had used no GPU when it was stopped at its time limit (--time-limit)";
   }
   if (end.by == WatchedEnd::By::user) return "it had used no GPU when it was interrupted";
   const int status = end.ended.status();
-  std::string text = no_gpu_used(program, status, torch);
-  if (status != 0 && torch.empty() && !words.empty()) text += ": " + why_it_ended(words);
+  std::string text = no_gpu_used(program, status, why);
+  if (status != 0 && why.empty() && !words.empty()) text += ": " + why_it_ended(words);
   return status != 0 ? text + hint_of(words) : text;
 }
 
@@ -351,7 +351,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
                         {"allocator", allocator},
                         {"fits", nullptr},
                         {"verdict", "not known"},
-                        {"reason", why_nothing(program, end, torch_without_cuda(reports), words)},
+                        {"reason", why_nothing(program, end, why_no_gpu(reports), words)},
                         {"exit_status", end.ended.status()}});
     run.memory.emplace_back();
     run.told.push_back(json::object());

@@ -226,8 +226,6 @@ std::vector<int> absent_ranks(const fs::path& folder) {
   return ranks;
 }
 
-std::string torch_without_cuda(const fs::path& folder) {
-  return text_of(folder / "torch_without_cuda");
-}
+std::string why_no_gpu(const fs::path& folder) { return text_of(folder / "no_gpu"); }
 
 }  // namespace gapless::tools

@@ -3,7 +3,7 @@
 //   4711.0.gpu          simgpu/process/process_record.h, of every process that used a GPU
 //   4711.0.torch.json   simgpu/python/watch_torch.py, of those with Python and torch, where they
 //                       came to it
-//   torch_without_cuda  which torch it was that could use none
+//   no_gpu              why a process could use none (simgpu/process/no_gpu.h)
 //   absent.1            of a rank that was not to run (simgpu/process/ranks.h)
 #pragma once
 
@@ -42,7 +42,7 @@ std::vector<ProcessReport> read_reports(const std::filesystem::path& folder, con
 /// Ranks that were not to run (simgpu/process/ranks.h), in order.
 std::vector<int> absent_ranks(const std::filesystem::path& folder);
 
-/// The library of a torch that was built without CUDA, where one was used; else empty.
-std::string torch_without_cuda(const std::filesystem::path& folder);
+/// Why a process could use no GPU, where one said so; else empty.
+std::string why_no_gpu(const std::filesystem::path& folder);
 
 }  // namespace gapless::tools

@@ -126,12 +126,12 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   return variables;
 }
 
-std::string no_gpu_used(const std::string& program, int status, const std::string& torch) {
+std::string no_gpu_used(const std::string& program, int status, const std::string& why) {
   std::string text =
       status == 0 ? "the program used no GPU"
                   : fmt::format("{} ended with status {} before it used a GPU", program, status);
-  if (!torch.empty()) {
-    text += fmt::format("; its torch was built without CUDA ({}): install the CUDA build", torch);
+  if (!why.empty()) {
+    text += "; " + why;
   } else if (status == 0) {
     text +=
         " that can be simulated (those of programs with the CUDA runtime linked into them cannot)";

@@ -45,9 +45,9 @@ void check(const SimulatedGpus& gpus, const std::vector<std::string>& allocators
 Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
                        const std::filesystem::path& reports);
 
-/// Why there is nothing to show of a program that used no GPU. `torch` is the library of one that
-/// was built without CUDA, where that was used.
-std::string no_gpu_used(const std::string& program, int status, const std::string& torch);
+/// Why there is nothing to show of a program that used no GPU. `why`: what a process said of it
+/// (simgpu/process/no_gpu.h), where one did.
+std::string no_gpu_used(const std::string& program, int status, const std::string& why);
 
 /// What a command begins with: "gapless fits: on simulated GPUs (16GiB). Sizes are real; ..."
 std::string headline(const std::string& command, const SimulatedGpus& gpus);

@@ -6,7 +6,6 @@
 // only pass on.
 #include "simgpu/process/end_hook.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -16,6 +15,7 @@
 
 #include "simgpu/process/api.h"
 #include "simgpu/process/loaded_libraries.h"
+#include "simgpu/process/no_gpu.h"
 #include "simgpu/process/python_watch.h"
 #include "simgpu/process/recorder.h"
 
@@ -52,14 +52,9 @@ int replace(const char* path, char* const* words, char* const* variables) {
 
 // A torch that was built without CUDA never calls the simulated GPU; the command says which it was.
 [[gnu::destructor]] void note_torch_without_cuda() {
-  const char* const folder = std::getenv("SIMGPU_REPORT_DIR");
-  if (folder == nullptr || *folder == '\0') return;
   const std::string torch = path_of_loaded("libtorch_cpu.so");
   if (torch.empty() || !path_of_loaded("libc10_cuda.so").empty()) return;
-  std::FILE* const file = std::fopen((std::string(folder) + "/torch_without_cuda").c_str(), "w");
-  if (file == nullptr) return;
-  std::fputs(torch.c_str(), file);
-  std::fclose(file);
+  note_why_no_gpu("its torch was built without CUDA (" + torch + "): install the CUDA build");
 }
 
 }  // namespace
