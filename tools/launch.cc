@@ -113,11 +113,26 @@ std::string interpreter_of(const std::string& program) {
   return {};
 }
 
-[[noreturn]] void cannot_start(const std::string& program, int error) {
-  const std::string interpreter = interpreter_of(program);
-  throw InputError(program + ": cannot be run: " +
-                   (interpreter.empty() ? std::strerror(error)
-                                        : "it is no command; try: " + interpreter + " " + program));
+// What a shell would have made of it.
+std::string spelled_otherwise(const std::vector<std::string>& command) {
+  const std::string& program = command.front();
+  if (const std::string interpreter = interpreter_of(program); !interpreter.empty()) {
+    return "it is no command; try: " + interpreter + " " + program;
+  }
+  const std::size_t equals = program.find('=');
+  if (equals != std::string::npos && equals > 0 && program.find('/') > equals) {
+    return "variables are set by env; try: env " + program + (command.size() > 1 ? " ..." : "");
+  }
+  if (command.size() == 1 && program.find(' ') != std::string::npos) {
+    return "it is one word; leave its quotes away, or try: sh -c '" + program + "'";
+  }
+  return {};
+}
+
+[[noreturn]] void cannot_start(const std::vector<std::string>& command, int error) {
+  const std::string otherwise = spelled_otherwise(command);
+  throw InputError(command.front() +
+                   ": cannot be run: " + (otherwise.empty() ? std::strerror(error) : otherwise));
 }
 
 }  // namespace
@@ -197,7 +212,7 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   }
   running = 0;
   for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
-  if (error != 0) cannot_start(command[0], error);
+  if (error != 0) cannot_start(command, error);
   const bool by_signal = WIFSIGNALED(status);
   return {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status), passed_on};
 }
@@ -222,13 +237,13 @@ pid_t start_program(const std::vector<std::string>& command, const Variables& va
   if (error != 0) {
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
-    cannot_start(command[0], error);
+    cannot_start(command, error);
   }
   return child;
 }
 
 void become_program(const std::vector<std::string>& command, const Variables& variables) {
-  cannot_start(command[0], execute(command, variables));
+  cannot_start(command, execute(command, variables));
 }
 
 }  // namespace gapless::tools

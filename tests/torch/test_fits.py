@@ -242,6 +242,9 @@ def test_wrong_words_are_named(tmp_path):
                            (("--steps", "-1", "--", "true"), "less than 0"),
                            (("--allocator", "best", "--", "true"), "best not in"),
                            (("--json", "none/a.json", "--", "true"), "cannot be written"),
+                           (("--", "CUDA_VISIBLE_DEVICES=0", "python", "train.py"),
+                            "variables are set by env; try: env CUDA_VISIBLE_DEVICES=0 ..."),
+                           (("--", "python train.py"), "it is one word; leave its quotes away, or try: sh -c 'python train.py'"),
                            (("--", "no-such-program"), "no-such-program: cannot be run")):
         done = run(*words)
         assert done.returncode == 2 and message in done.stderr, done.stderr
