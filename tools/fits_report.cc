@@ -289,6 +289,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   run.end = end;
   const std::vector<std::string> words = lines_said_last(output);
   run.last_words = last_of(words, kLastLines);
+  const std::string passed = end.ended.status() == 0 ? passed_over(words) : std::string();
   for (ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
         memory_of(reports / fmt::format("{}.{}", report.pid, report.image), judging.blocks);
@@ -335,6 +336,9 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
         notes.push_back(note);
       }
       for (const std::string& note : left_open(row)) notes.push_back(note);
+      if (row["fits"] == true && run.rows.empty() && !passed.empty()) {
+        notes.push_back("an exception was printed, and did not end the program: " + passed);
+      }
       row["notes"] = notes;
       run.installed.push_back(report.record.devices[row["device"].get<int>()].installed_index);
       run.rows.push_back(std::move(row));

@@ -171,6 +171,24 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
   return lines.empty() ? std::string() : first_of(lines.back());
 }
 
+std::string passed_over(const std::vector<std::string>& lines) {
+  std::vector<std::string> own;
+  bool ignored = false;
+  for (const std::string& line : lines) {
+    if (line.find("Exception ignored ") != line.npos) ignored = true;
+    // Up to the line after the traceback, which names the exception.
+    const bool is_last = ignored && !line.starts_with(' ') && !begins_traceback(line) &&
+                         line.find("Exception ignored ") == line.npos;
+    if (!ignored) own.push_back(line);
+    if (is_last) ignored = false;
+  }
+  const std::vector<std::string> exceptions = exceptions_in(own);
+  const auto other = std::find_if(exceptions.rbegin(), exceptions.rend(), [](const auto& one) {
+    return one.find("OutOfMemoryError") == one.npos && one.find("out of memory") == one.npos;
+  });
+  return other == exceptions.rend() ? std::string() : first_of(*other);
+}
+
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most) {
   return {lines.end() - static_cast<std::ptrdiff_t>(std::min(most, lines.size())), lines.end()};
 }

@@ -163,5 +163,23 @@ TEST(LastWords, AreReadFromTheEndOfAFile) {
   EXPECT_TRUE(lines_said_last(file / "none").empty());
 }
 
+TEST(LastWords, AnExceptionThatWasPassedOver) {
+  const std::string traceback =
+      "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\n";
+  EXPECT_EQ(passed_over(lines_said("loss 1\nloss 2\n")), "");
+  EXPECT_EQ(passed_over(lines_said(traceback + "ValueError: no such column\ndone\n")),
+            "ValueError: no such column");
+  EXPECT_EQ(passed_over(lines_said(traceback +
+                                   "torch.OutOfMemoryError: CUDA out of memory. Tried\ndone\n")),
+            "");
+  EXPECT_EQ(passed_over(lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" +
+                                   traceback + "AttributeError: 'NoneType'\n")),
+            "");
+  EXPECT_EQ(
+      passed_over(lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" + traceback +
+                             "AttributeError: 'NoneType'\n" + traceback + "KeyError: 'ids'\n")),
+      "KeyError: 'ids'");
+}
+
 }  // namespace
 }  // namespace gapless::tools

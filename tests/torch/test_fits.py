@@ -228,6 +228,17 @@ def test_a_picture_is_one_file(fits, tmp_path):
     assert page.startswith("<!doctype html>") and "what held the memory" in page and "<title>gradients</title>" in page
 
 
+def test_an_exception_that_the_program_passes_over_is_told(fits):
+    said = fits("""
+import torch, traceback
+torch.zeros(1 << 20, device="cuda")
+try: raise ValueError("no such column")
+except ValueError: traceback.print_exc()
+""", "--gpu", "1GiB")
+    assert said.row["verdict"] == "yes"
+    assert "an exception was printed, and did not end the program: ValueError: no such column" in said.text
+
+
 def test_wrong_words_are_named(tmp_path):
     def run(*words):
         return subprocess.run([GAPLESS, "fits", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
