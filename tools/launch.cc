@@ -114,7 +114,7 @@ std::string interpreter_of(const std::string& program) {
 }
 
 // What a shell would have made of it.
-std::string spelled_otherwise(const std::vector<std::string>& command) {
+std::string for_a_shell(const std::vector<std::string>& command) {
   const std::string& program = command.front();
   if (const std::string interpreter = interpreter_of(program); !interpreter.empty()) {
     return "it is no command; try: " + interpreter + " " + program;
@@ -130,7 +130,7 @@ std::string spelled_otherwise(const std::vector<std::string>& command) {
 }
 
 [[noreturn]] void cannot_start(const std::vector<std::string>& command, int error) {
-  const std::string otherwise = spelled_otherwise(command);
+  const std::string otherwise = for_a_shell(command);
   throw InputError(command.front() +
                    ": cannot be run: " + (otherwise.empty() ? std::strerror(error) : otherwise));
 }
