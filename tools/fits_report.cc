@@ -289,7 +289,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
   run.end = end;
   const std::vector<std::string> words = lines_said_last(output);
   run.last_words = last_of(words, kLastLines);
-  const std::string passed = end.ended.status() == 0 ? passed_over(words) : std::string();
+  const std::string passed = end.ended.status() == 0 ? exception_passed_over(words) : std::string();
   for (ProcessReport& report : read_reports(reports, end.ended)) {
     const ProcessMemory memory =
         memory_of(reports / fmt::format("{}.{}", report.pid, report.image), judging.blocks);

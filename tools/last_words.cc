@@ -171,7 +171,7 @@ std::string why_it_ended(const std::vector<std::string>& lines) {
   return lines.empty() ? std::string() : first_of(lines.back());
 }
 
-std::string passed_over(const std::vector<std::string>& lines) {
+std::string exception_passed_over(const std::vector<std::string>& lines) {
   std::vector<std::string> own;
   bool ignored = false;
   for (const std::string& line : lines) {

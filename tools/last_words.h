@@ -37,7 +37,7 @@ std::string why_it_ended(const std::vector<std::string>& lines);
 
 /// The last exception that a program which ended well had printed, other than of memory, which is
 /// counted, and what Python ignores as it takes objects down; empty where there is none.
-std::string passed_over(const std::vector<std::string>& lines);
+std::string exception_passed_over(const std::vector<std::string>& lines);
 
 /// The last of them, `most` at most.
 std::vector<std::string> last_of(const std::vector<std::string>& lines, std::size_t most);

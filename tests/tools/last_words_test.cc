@@ -166,19 +166,20 @@ TEST(LastWords, AreReadFromTheEndOfAFile) {
 TEST(LastWords, AnExceptionThatWasPassedOver) {
   const std::string traceback =
       "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\n";
-  EXPECT_EQ(passed_over(lines_said("loss 1\nloss 2\n")), "");
-  EXPECT_EQ(passed_over(lines_said(traceback + "ValueError: no such column\ndone\n")),
+  EXPECT_EQ(exception_passed_over(lines_said("loss 1\nloss 2\n")), "");
+  EXPECT_EQ(exception_passed_over(lines_said(traceback + "ValueError: no such column\ndone\n")),
             "ValueError: no such column");
-  EXPECT_EQ(passed_over(lines_said(traceback +
-                                   "torch.OutOfMemoryError: CUDA out of memory. Tried\ndone\n")),
-            "");
-  EXPECT_EQ(passed_over(lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" +
-                                   traceback + "AttributeError: 'NoneType'\n")),
+  EXPECT_EQ(exception_passed_over(lines_said(
+                traceback + "torch.OutOfMemoryError: CUDA out of memory. Tried\ndone\n")),
             "");
   EXPECT_EQ(
-      passed_over(lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" + traceback +
-                             "AttributeError: 'NoneType'\n" + traceback + "KeyError: 'ids'\n")),
-      "KeyError: 'ids'");
+      exception_passed_over(lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" +
+                                       traceback + "AttributeError: 'NoneType'\n")),
+      "");
+  EXPECT_EQ(exception_passed_over(
+                lines_said("Exception ignored in: <function Pool.__del__ at 0x7f>\n" + traceback +
+                           "AttributeError: 'NoneType'\n" + traceback + "KeyError: 'ids'\n")),
+            "KeyError: 'ids'");
 }
 
 }  // namespace
