@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -15,15 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/text_of_file.h"
+
 namespace gapless::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 double seconds_since_start() {
   timespec now{};
@@ -34,7 +29,7 @@ double seconds_since_start() {
 // As it was typed, short enough for a sentence; a program that has ended has only its file's name.
 std::string name_of(const fs::path& process, const std::string& file_name) {
   constexpr std::size_t kMost = 60;
-  std::string words = text_of(process / "cmdline");
+  std::string words = text_of_file(process / "cmdline");
   while (!words.empty() && words.back() == '\0') words.pop_back();
   if (words.empty()) return file_name;
   std::replace(words.begin(), words.end(), '\0', ' ');
@@ -70,7 +65,7 @@ LeftRunning::Processes LeftRunning::all_processes() {
   for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
     const std::string number = entry.path().filename();
     if (number.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string stat = text_of(entry.path() / "stat");
+    const std::string stat = text_of_file(entry.path() / "stat");
     const std::size_t open = stat.find('(');
     const std::size_t close = stat.rfind(')');  // the program's name may have any characters
     if (open == std::string::npos || close == std::string::npos) continue;

@@ -30,8 +30,8 @@ class LeftRunning {
   LeftRunning(const LeftRunning&) = delete;
   LeftRunning& operator=(const LeftRunning&) = delete;
 
-  /// Whether any of it is at work; asked again and again once the command has ended, before `now`
-  /// by little.
+  /// Whether any of it is at work, as it is `now`; asked again and again once the command has
+  /// ended.
   bool at_work(Clock::time_point now);
   /// What is there, "python train.py (4711)", as at_work saw it last.
   [[nodiscard]] std::string names() const;

@@ -2,13 +2,13 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <regex>
 
 #include <fmt/format.h>
 
 #include "tools/say.h"
+#include "tools/text_of_file.h"
 
 namespace gapless::tools {
 namespace {
@@ -32,8 +32,7 @@ std::string script_in(const std::string& word) {
   constexpr std::uintmax_t kMost = 1 << 20;
   std::error_code error;
   if (!word.ends_with(".sh") || fs::file_size(word, error) > kMost || error) return {};
-  std::ifstream file(word, std::ios::binary);
-  return without_comments({std::istreambuf_iterator<char>(file), {}});
+  return without_comments(text_of_file(word));
 }
 
 }  // namespace

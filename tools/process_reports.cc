@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "tools/json_values.h"
+#include "tools/text_of_file.h"
 
 namespace gapless::tools {
 namespace {
@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using simgpu::ProcessEnd;
 using simgpu::ProcessRecord;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Whether its exit was the answer to another process of the command, which wanted it to end, and
 // not to anything that went wrong.
@@ -190,8 +185,8 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
     const auto record = simgpu::read_record(entry.path().string());
     if (!record) continue;
     report.record = *record;
-    const json torch = json::parse(text_of(fs::path(entry.path()).replace_extension(".torch.json")),
-                                   nullptr, false);
+    const json torch = json::parse(
+        text_of_file(fs::path(entry.path()).replace_extension(".torch.json")), nullptr, false);
     if (torch.is_object()) report.torch = torch;
     reports.push_back(std::move(report));
   }
@@ -226,6 +221,6 @@ std::vector<int> absent_ranks(const fs::path& folder) {
   return ranks;
 }
 
-std::string why_no_gpu(const fs::path& folder) { return text_of(folder / "no_gpu"); }
+std::string why_no_gpu(const fs::path& folder) { return text_of_file(folder / "no_gpu"); }
 
 }  // namespace gapless::tools

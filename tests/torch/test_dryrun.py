@@ -285,41 +285,6 @@ def test_a_torch_without_cuda_is_named(dryrun, tmp_path):
         assert rows == []
 
 
-@pytest.mark.one_torch
-def test_the_runtime_of_another_cuda_is_named(dryrun, tmp_path):
-    """PyTorch's, up to 2.10, is that of CUDA 12."""
-    source = tmp_path / "runtime.c"
-    source.write_text("""
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        int cudaGetDeviceCount(int* count) {
-          int (*table)(const void**, const void*) = dlsym(RTLD_DEFAULT, "cuGetExportTable");
-          const void* found;
-          return table(&found, 0);
-        }""")
-    library = tmp_path / "libcudart.so.12"
-    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True)
-    program = f"import ctypes; assert ctypes.CDLL({str(library)!r}).cudaGetDeviceCount(ctypes.byref(ctypes.c_int())) != 0"
-    for more, status in (("", 0), ("; raise SystemExit(5)", 5)):
-        text, rows = dryrun("--gpu", "1GiB", program=program + more, status=status)
-        assert rows == [] and f"libcudart.so.12 is the runtime of another CUDA ({library})" in text
-        assert "use PyTorch 2.11 or newer" in text.splitlines()[-1]
-
-
-@pytest.mark.one_torch
-def test_a_runtime_linked_into_the_program_is_named(tmp_path):
-    if shutil.which("nvcc") is None:
-        pytest.skip("no nvcc")
-    source = tmp_path / "program.cu"
-    source.write_text("int main() { int count; return cudaGetDeviceCount(&count); }")
-    for kind, words in (("static", "has the CUDA runtime linked into it"), ("shared", "the program used no GPU")):
-        program = tmp_path / kind
-        subprocess.run(["nvcc", "-cudart", kind, "-o", program, source], check=True)
-        done = subprocess.run([GAPLESS, "dryrun", "--", program], capture_output=True, text=True, check=False)
-        assert words in done.stderr
-        assert (done.returncode == 0) == (kind == "shared")
-
-
 PLAIN = """
 #include <stdlib.h>
 int cudaMalloc(void** memory, size_t bytes);

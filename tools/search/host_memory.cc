@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <optional>
 
 #include "allocator/base/bytes.h"
+#include "tools/text_of_file.h"
 
 namespace gapless::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::optional<std::uint64_t> number_at(const std::string& text, std::size_t begin) {
   begin = text.find_first_not_of(" \t", begin);
@@ -38,15 +32,15 @@ std::uint64_t kilobytes(const std::string& text, const std::string& name) {
 }  // namespace
 
 std::uint64_t available_host_bytes() {
-  std::uint64_t available = kilobytes(contents_of("/proc/meminfo"), "MemAvailable:");
+  std::uint64_t available = kilobytes(text_of_file("/proc/meminfo"), "MemAvailable:");
   // Version 2 of control groups: "0::/path", where a container mostly sees its own as the root.
-  const std::string groups = contents_of("/proc/self/cgroup");
+  const std::string groups = text_of_file("/proc/self/cgroup");
   const std::size_t at = groups.find("0::/");
   const std::string own =
       at == std::string::npos ? "" : groups.substr(at + 4, groups.find('\n', at) - at - 4);
   for (const fs::path& folder : {fs::path("/sys/fs/cgroup"), fs::path("/sys/fs/cgroup") / own}) {
-    const auto most = number_at(contents_of(folder / "memory.max"), 0);  // or "max"
-    const auto used = number_at(contents_of(folder / "memory.current"), 0);
+    const auto most = number_at(text_of_file(folder / "memory.max"), 0);  // or "max"
+    const auto used = number_at(text_of_file(folder / "memory.current"), 0);
     if (most && used) available = std::min(available, *most - std::min(*most, *used));
   }
   return available;
@@ -60,7 +54,7 @@ std::vector<pid_t> processes_with(const std::string& variable) {
     const auto pid = number_at(name, 0);
     if (!pid || name.find_first_not_of("0123456789") != std::string::npos) continue;
     // Each variable ends with a zero.
-    const std::string environment = '\0' + contents_of(entry.path() / "environ");
+    const std::string environment = '\0' + text_of_file(entry.path() / "environ");
     if (environment.find('\0' + variable + '\0') != std::string::npos) {
       processes.push_back(static_cast<pid_t>(*pid));
     }
@@ -69,7 +63,7 @@ std::vector<pid_t> processes_with(const std::string& variable) {
 }
 
 std::uint64_t host_bytes_of(pid_t process) {
-  const std::string status = contents_of("/proc/" + std::to_string(process) + "/status");
+  const std::string status = text_of_file("/proc/" + std::to_string(process) + "/status");
   return kilobytes(status, "\nRssAnon:") + kilobytes(status, "\nRssShmem:");
 }
 

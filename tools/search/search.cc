@@ -1,8 +1,6 @@
 #include "tools/search/search.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "tools/older_gpu.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
+#include "tools/text_of_file.h"
 #include "tools/torch_settings.h"
 
 namespace gapless::tools {
@@ -28,11 +27,6 @@ using nlohmann::json;
 // Host memory that each probe is given beyond the most that one has taken.
 constexpr double kSpare = 1.2;
 constexpr std::size_t kMostCells = 10'000;
-
-std::string text_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The last one that ascends; where none does, the last.
 std::size_t which_is_searched(const std::vector<Varied>& varied) {
