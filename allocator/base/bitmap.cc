@@ -51,6 +51,18 @@ void Bitmap::add(const Bitmap& other) {
   }
 }
 
+std::uint32_t Bitmap::count_in(std::uint32_t begin, std::uint32_t end) const {
+  std::uint32_t count = 0;
+  while (begin < end) {
+    const std::uint32_t base = begin & ~63U;
+    const std::uint32_t stop = std::min(end, base + 64);
+    const std::uint64_t bits = words_[begin >> 6] & mask(begin - base, stop - base);
+    count += static_cast<std::uint32_t>(std::popcount(bits));
+    begin = stop;
+  }
+  return count;
+}
+
 std::uint32_t Bitmap::find_set(std::uint32_t from) const {
   if (from >= size_) return npos;
   std::uint32_t index = from >> 6;

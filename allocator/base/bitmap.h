@@ -39,6 +39,8 @@ class Bitmap {
   /// Sets what is set in `other` too, which has the same size.
   void add(const Bitmap& other);
 
+  /// How many of [begin, end) are set.
+  [[nodiscard]] std::uint32_t count_in(std::uint32_t begin, std::uint32_t end) const;
   /// The first set (clear) bit at or after `from`; npos where there is none (size() for clear).
   [[nodiscard]] std::uint32_t find_set(std::uint32_t from) const;
   [[nodiscard]] std::uint32_t find_clear(std::uint32_t from) const;

@@ -85,6 +85,8 @@ struct Reach {
   const Bitmap* except = nullptr;
 };
 
+class FreePages;
+
 class Home {
  public:
   /// Room for `max_pages` pages of `page_units` units (a power of two) each, all absent.
@@ -210,7 +212,8 @@ class Home {
                       (mixed_.count() != 0 && mixed_.test(page) && mixed_page(page, reach));
     return free && !is_excepted(page, reach);
   }
-  /// All pages for which that holds: for who asks of many.
+  /// All pages for which that holds: for who asks of most of them. FreePages is for who asks of
+  /// some.
   [[nodiscard]] Bitmap pages_within(Reach reach) const;
   /// How many pages are wholly free.
   [[nodiscard]] PageId free_pages(Reach reach) const;
@@ -272,6 +275,7 @@ class Home {
 
  private:
   friend struct RuleBreaker;  // of the tests of validate()
+  friend class FreePages;
 
   // The holes of one owner.
   struct Holes {

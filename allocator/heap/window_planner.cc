@@ -96,12 +96,14 @@ std::vector<PageId> WindowPlanner::free_frames(PageId count, std::span<const Pag
   std::stable_sort(runs.begin(), runs.end(), [large](const PageRange& a, const PageRange& b) {
     return large ? a.count > b.count : a.count < b.count;
   });
-  std::vector<PageId> excluded(except.begin(), except.end());
-  std::sort(excluded.begin(), excluded.end());
+  Bitmap excluded(home_.max_pages());
+  for (const PageId page : except) {
+    if (page != kNoPage) excluded.set(page);
+  }
   std::vector<PageId> frames;
   for (const PageRange& run : runs) {
     for (PageId page = run.first; page < run.first + run.count; page = frames_.end(page)) {
-      if (!std::binary_search(excluded.begin(), excluded.end(), page)) frames.push_back(page);
+      if (!excluded.test(page)) frames.push_back(page);
     }
   }
   return frames;

@@ -101,9 +101,10 @@ void WindowPlanner::find_run(WindowId id, const Edges& edges, const Supply& supp
                              const Bitmap& free, Run& best) const {
   const Window& window = windows_.at(id);
   // Most windows hold too few free pages for a run with fewer calls, wherever it begins.
-  const auto is_free = [&](PageId page) { return page != kNoPage && free.test(page); };
-  const auto held =
-      static_cast<PageId>(std::count_if(window.pages.begin(), window.pages.end(), is_free));
+  PageId held = 0;
+  windows_.runs_of(window).for_each(0, UINT32_MAX, [&](const PageRun& run) {
+    held += free.count_in(run.page, run.page + run.count);
+  });
   const PageId others = edges.whole - std::min(edges.whole, held);
   if (edges.lead + others + edges.trail + 1 >= best.calls) return;
   const auto count = static_cast<std::uint32_t>(window.pages.size());

@@ -7,36 +7,59 @@
 namespace gapless {
 
 std::optional<WindowSpot> Windows::find(Unit size, Reach reach) const {
+  const FreePages free(home_, reach);
   for (const Extent& extent : extents_) {
-    if (!may_have(extent, size, reach) || windows_[extent.window].retired) continue;
-    if (auto spot = find_in(extent, size, reach)) return spot;
+    if (!may_have(extent, size, free) || windows_[extent.window].retired) continue;
+    if (auto spot = find_in(extent, size, free)) return spot;
   }
   return {};
 }
 
-std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reach reach) const {
+std::uint32_t Windows::free_before(const Window& window, std::uint32_t end, std::uint32_t floor,
+                                   const FreePages& free) const {
+  const std::uint32_t near = end - std::min(end - floor, kFewPages);
+  std::uint32_t at = end;
+  while (at > near && is_free(window.pages[at - 1], free)) --at;
+  return at > near || at == floor ? at : runs_of(window).free_before(at, floor, free);
+}
+
+std::uint32_t Windows::free_from(const Window& window, std::uint32_t begin, std::uint32_t ceiling,
+                                 const FreePages& free) const {
+  const std::uint32_t near = begin + std::min(ceiling - begin, kFewPages);
+  std::uint32_t at = begin;
+  while (at < near && is_free(window.pages[at], free)) ++at;
+  return at < near || at == ceiling ? at : runs_of(window).free_from(at, ceiling, free);
+}
+
+std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size,
+                                           const FreePages& free) const {
+  const Reach& reach = free.reach();
   const WindowId id = extent.window;
-  const std::vector<PageId>& pages = windows_[id].pages;
+  const Window& window = windows_[id];
+  const std::vector<PageId>& pages = window.pages;
   const Unit page_units = home_.page_units();
   const std::uint32_t count = extent.end;
   const std::uint32_t least = least_whole(size);
   // A run may reach back into older extents; one that lies wholly in those was found there.
-  std::uint32_t start = extent.begin;
-  while (start > 0 && (extent.begin - start) * page_units < size &&
-         is_free(pages[start - 1], reach)) {
-    --start;
-  }
-  for (std::uint32_t begin = start; begin + least <= count;) {
+  const std::uint32_t back = std::min<std::uint32_t>(extent.begin, div_up(size, page_units));
+  std::uint32_t begin = free_before(window, extent.begin, extent.begin - back, free);
+  std::uint32_t free_to = extent.begin;  // [begin, free_to) is known to be free
+  while (begin + least <= count) {
     // A used page at the far end of the shortest run rules out all runs over it: jump past it.
-    std::uint32_t blocked = begin + least;
-    while (blocked > begin && is_free(pages[blocked - 1], reach)) --blocked;
-    if (blocked != begin) {
+    const std::uint32_t shortest = std::max(begin + least, free_to);
+    if (shortest > free_to && !is_free(pages[shortest - 1], free)) {
+      begin = least == 1 ? runs_of(window).next_free(shortest, count, free) : shortest;
+      free_to = begin;
+      continue;
+    }
+    const std::uint32_t blocked = free_before(window, shortest, free_to, free);
+    if (blocked > free_to) {
+      free_to = shortest;
       begin = blocked;
       continue;
     }
-    std::uint32_t first = begin;
-    std::uint32_t end = begin + least;
-    while (end < count && is_free(pages[end], reach)) ++end;
+    const std::uint32_t first = begin;
+    const std::uint32_t end = free_from(window, shortest, count, free);
     const Unit whole = (end - first) * page_units;
     if (whole >= size) {
       const Unit skip = edge_sharing_ && size % page_units != 0 && home_.prefers_free_prefix()
@@ -57,22 +80,28 @@ std::optional<WindowSpot> Windows::find_in(const Extent& extent, Unit size, Reac
       }
     }
     begin = end + 1;
+    free_to = begin;
   }
-  return size <= most_in_edges() ? find_between(extent, size, reach) : std::nullopt;
+  return size <= most_in_edges() ? find_between(extent, size, free) : std::nullopt;
 }
 
 std::optional<WindowSpot> Windows::find_between(const Extent& extent, Unit size,
-                                                Reach reach) const {
-  const std::vector<PageId>& pages = windows_[extent.window].pages;
-  for (std::uint32_t place = std::max<std::uint32_t>(1, extent.begin); place < extent.end;
-       ++place) {
-    if (pages[place - 1] == kNoPage || pages[place] == kNoPage) continue;
-    const Unit prefix = home_.free_prefix(pages[place], reach);
-    if (prefix == 0 || prefix >= size) continue;  // a hole of the home would do
-    if (prefix + home_.free_suffix(pages[place - 1], reach) < size) continue;
-    return WindowSpot{extent.window, place * home_.page_units() - (size - prefix), size};
-  }
-  return {};
+                                                const FreePages& free) const {
+  const Window& window = windows_[extent.window];
+  std::optional<WindowSpot> found;
+  const auto look_at = [&](std::uint32_t place) {
+    if (place == 0 || window.pages[place - 1] == kNoPage) return;
+    const Unit prefix = home_.free_prefix(window.pages[place], free.reach());
+    if (prefix == 0 || prefix >= size) return;  // a hole of the home would do
+    if (prefix + home_.free_suffix(window.pages[place - 1], free.reach()) < size) return;
+    found = WindowSpot{extent.window, place * home_.page_units() - (size - prefix), size};
+  };
+  runs_of(window).for_each(extent.begin, extent.end, [&](const PageRun& run) {
+    // Neighbours in the home are neighbours there, where one stream's holes are one.
+    const std::uint32_t end = free.is_of_bitmaps() ? run.place + 1 : run.end();
+    for (std::uint32_t place = run.place; place < end && !found; ++place) look_at(place);
+  });
+  return found;
 }
 
 bool Windows::is_free(const WindowSpot& spot, Reach reach) const {
@@ -107,28 +136,36 @@ WindowId Windows::add(std::uint64_t address, std::uint32_t room, std::vector<Pag
   windows_[id].room = room;
   windows_[id].pages = std::move(pages);
   windows_[id].last_use = ++uses_;
-  const auto places = static_cast<std::uint32_t>(windows_[id].pages.size());
-  windows_[id].first_places = places;
-  extents_.push_back({id, 0, places, windows_[id].pages[places / 2]});
+  add_extent(id, 0);
   return id;
+}
+
+void Windows::add_extent(WindowId id, std::uint32_t begin) {
+  Window& window = windows_[id];
+  window.extent_begins.push_back(begin);
+  Extent extent{id, begin, static_cast<std::uint32_t>(window.pages.size())};
+  extent.probe = window.pages[extent.probe_place()];
+  extents_.push_back(extent);
 }
 
 void Windows::extend(WindowId id, const std::vector<PageId>& pages) {
   Window& window = windows_[id];
   const auto begin = static_cast<std::uint32_t>(window.pages.size());
   window.pages.insert(window.pages.end(), pages.begin(), pages.end());
+  window.stale_runs = true;
   mapped_pages_ += pages.size();
-  extents_.push_back({id, begin, static_cast<std::uint32_t>(window.pages.size())});
+  add_extent(id, begin);
 }
 
 Windows::Tail Windows::longest_tail(std::uint32_t most, Reach reach) const {
+  const FreePages free(home_, reach);
   Tail longest;
   for (const Extent& extent : extents_) {
     const Window& window = windows_[extent.window];
     if (extent.begin != 0 || window.retired) continue;
     const auto count = static_cast<std::uint32_t>(window.pages.size());
-    std::uint32_t tail = 0;
-    while (tail < std::min(most, count) && is_free(window.pages[count - 1 - tail], reach)) ++tail;
+    const std::uint32_t floor = count - std::min(most, count);
+    const std::uint32_t tail = count - free_before(window, count, floor, free);
     if (tail > longest.pages && count + (most - tail) <= window.room) {
       longest = {extent.window, tail};
     }
@@ -159,11 +196,16 @@ void Windows::set_page(WindowId id, std::uint32_t place, PageId page) {
 
 void Windows::note_page(WindowId id, std::uint32_t place) {
   const Window& window = windows_[id];
-  if (place != window.first_places / 2) return;
-  const auto first = std::find_if(extents_.begin(), extents_.end(), [&](const Extent& extent) {
-    return extent.window == id && extent.begin == 0;
-  });
-  first->middle = window.pages[place];
+  window.stale_runs = true;
+  const std::vector<std::uint32_t>& begins = window.extent_begins;
+  const std::uint32_t first_end =
+      begins.size() > 1 ? begins[1] : static_cast<std::uint32_t>(window.pages.size());
+  const bool is_probe = place == first_end / 2 ||
+                        std::find(begins.begin() + 1, begins.end(), place + 1) != begins.end();
+  if (!is_probe) return;
+  for (Extent& extent : extents_) {
+    if (extent.window == id && extent.probe_place() == place) extent.probe = window.pages[place];
+  }
 }
 
 void Windows::validate() const {
@@ -173,9 +215,24 @@ void Windows::validate() const {
   for (const Extent& extent : extents_) {
     const std::vector<PageId>& pages = windows_[extent.window].pages;
     check(extent.begin < extent.end && extent.end <= pages.size(), "an extent outside its window");
-    if (extent.begin != 0) continue;
-    check(extent.middle == pages[extent.end / 2], "an extent's middle is another page");
+    check(windows_[extent.window].stale_runs || windows_[extent.window].runs == PageRuns(pages),
+          "runs that are not a window's pages");
+    check(extent.probe == pages[extent.probe_place()], "an extent's probe is another page");
   }
+}
+
+std::vector<UnitRange> Windows::home_ranges(const WindowSpot& spot) const {
+  const Unit page_units = home_.page_units();
+  const Unit end = spot.begin + spot.size;
+  std::vector<UnitRange> ranges;
+  const auto last = static_cast<std::uint32_t>(div_up(end, page_units));
+  runs_of(windows_[spot.window]).for_each(spot.begin / page_units, last, [&](const PageRun& run) {
+    const Unit run_begin = std::max(run.place * page_units, spot.begin);
+    const Unit run_end = std::min(run.end() * page_units, end);
+    const Unit home_begin = run.page * page_units + (run_begin - run.place * page_units);
+    ranges.push_back({home_begin, run_end - run_begin});
+  });
+  return ranges;
 }
 
 std::vector<UnitRange> Windows::home_ranges(const std::vector<PageId>& pages, Unit begin_at,

@@ -27,25 +27,27 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "allocator/base/bytes.h"
 #include "allocator/heap/home.h"
+#include "allocator/heap/page_runs.h"
 
 namespace gapless {
 
 using WindowId = std::uint32_t;
-
-/// A place in a window whose page was given back to the driver.
-inline constexpr PageId kNoPage = UINT32_MAX;
 
 struct Window {
   std::uint64_t address = 0;
   /// How many places its address range has; those after pages.size() are not mapped yet.
   std::uint32_t room = 0;
   std::vector<PageId> pages;
-  /// How many places it was made with; those after them came later.
-  std::uint32_t first_places = 0;
+  /// The same as runs, where they are not stale (Windows::runs_of).
+  mutable PageRuns runs;
+  mutable bool stale_runs = true;
+  /// The place at which each of its extents begins.
+  std::vector<std::uint32_t> extent_begins;
   /// Where its live blocks lie, in units counted from the window's begin.
   std::vector<UnitRange> live;
   /// When it was last used: a count of uses, for eviction of the least recently used.
@@ -81,9 +83,10 @@ class Windows {
   /// Calls f(spot) for the first such run in each extent that has one.
   template <class F>
   void for_each_spot(Unit size, Reach reach, F&& f) const {
+    const FreePages free(home_, reach);
     for (const Extent& extent : extents_) {
-      if (!may_have(extent, size, reach) || windows_[extent.window].retired) continue;
-      if (const auto spot = find_in(extent, size, reach)) f(*spot);
+      if (!may_have(extent, size, free) || windows_[extent.window].retired) continue;
+      if (const auto spot = find_in(extent, size, free)) f(*spot);
     }
   }
 
@@ -104,12 +107,15 @@ class Windows {
   [[nodiscard]] bool has(WindowId window) const { return window < windows_.size(); }
   [[nodiscard]] Window& at(WindowId window) { return windows_[window]; }
   [[nodiscard]] const Window& at(WindowId window) const { return windows_[window]; }
+  /// A window's pages as runs.
+  [[nodiscard]] const PageRuns& runs_of(const Window& window) const {
+    if (std::exchange(window.stale_runs, false)) window.runs = PageRuns(window.pages);
+    return window.runs;
+  }
   void touch(WindowId window) { windows_[window].last_use = ++uses_; }
 
   /// The home's units behind a spot, neighbours joined, in the window's order.
-  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const {
-    return home_ranges(windows_[spot.window].pages, spot.begin, spot.size);
-  }
+  [[nodiscard]] std::vector<UnitRange> home_ranges(const WindowSpot& spot) const;
   /// The same were a window made of those pages.
   [[nodiscard]] std::vector<UnitRange> home_ranges(const std::vector<PageId>& pages, Unit begin,
                                                    Unit size) const;
@@ -146,16 +152,27 @@ class Windows {
  private:
   friend struct RuleBreaker;  // of the tests of validate()
 
-  [[nodiscard]] bool is_free(PageId page, Reach reach) const {
-    return page != kNoPage && home_.is_free(page, reach);
+  [[nodiscard]] static bool is_free(PageId page, const FreePages& free) {
+    return page != kNoPage && free(page);
   }
   // The places [begin, end) of a window, made at one time.
   struct Extent {
     WindowId window = 0;
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
-    PageId middle = kNoPage;  // the page at place end / 2, where the extent is the window's first
+    PageId probe = kNoPage;  // the page at probe_place()
+
+    // Long runs that touch the extent lie over this place: the middle of the window's first extent,
+    // or the place before a later one.
+    [[nodiscard]] std::uint32_t probe_place() const { return begin == 0 ? end / 2 : begin - 1; }
+    // Whether runs of so many pages do.
+    [[nodiscard]] bool is_probed_by(std::uint32_t pages) const {
+      return pages > (begin == 0 ? end / 2 : end - begin);
+    }
   };
+
+  /// So many pages are asked one by one before a window's runs are looked at.
+  static constexpr std::uint32_t kFewPages = 8;
 
   /// What two edges can give, in units; more needs wholly free pages in between.
   [[nodiscard]] Unit most_in_edges() const {
@@ -166,23 +183,30 @@ class Windows {
     const Unit edges = most_in_edges();
     return size > edges ? static_cast<std::uint32_t>(div_up(size - edges, home_.page_units())) : 1;
   }
-  /// Whether the extent could have a spot, by what is quickly known: a run longer than half of it
-  /// lies over its middle. So thousands of windows are passed by without a look at their places.
-  [[nodiscard]] bool may_have(const Extent& extent, Unit size, Reach reach) const {
-    if (extent.begin != 0 || size <= most_in_edges()) return true;
+  /// Whether the extent could have a spot, by what is quickly known. So thousands of windows are
+  /// passed by without a look at their places.
+  [[nodiscard]] bool may_have(const Extent& extent, Unit size, const FreePages& free) const {
+    if (size <= most_in_edges()) return true;
     const std::uint32_t least = least_whole(size);
-    return least <= extent.end && (least <= extent.end / 2 || is_free(extent.middle, reach));
+    return least <= extent.end && (!extent.is_probed_by(least) || is_free(extent.probe, free));
   }
+  void add_extent(WindowId window, std::uint32_t begin);
+  /// Where the run of free pages begins that ends before place `end`; `floor` at least.
+  [[nodiscard]] std::uint32_t free_before(const Window& window, std::uint32_t end,
+                                          std::uint32_t floor, const FreePages& free) const;
+  /// Where the run of free pages ends that begins with place `begin`; `ceiling` at most.
+  [[nodiscard]] std::uint32_t free_from(const Window& window, std::uint32_t begin,
+                                        std::uint32_t ceiling, const FreePages& free) const;
   /// That place has another page.
   void note_page(WindowId window, std::uint32_t place);
 
   /// A spot that touches the extent and lies before its end.
   [[nodiscard]] std::optional<WindowSpot> find_in(const Extent& extent, Unit size,
-                                                  Reach reach) const;
+                                                  const FreePages& free) const;
 
   /// One without a wholly free page: the end of one and the begin of the next are enough.
   [[nodiscard]] std::optional<WindowSpot> find_between(const Extent& extent, Unit size,
-                                                       Reach reach) const;
+                                                       const FreePages& free) const;
 
   const Home& home_;
   bool edge_sharing_;

@@ -163,6 +163,9 @@ TEST(Bitmap, AgreesWithVectorOfBool) {
       }
       for (std::uint32_t i = begin; i < end; ++i) model[i] = value;
       ASSERT_EQ(bits.count(), std::count(model.begin(), model.end(), true));
+      const auto first_place = model.begin() + std::min(begin, end / 2);
+      ASSERT_EQ(bits.count_in(std::min(begin, end / 2), end),
+                std::count(first_place, model.begin() + end, true));
       const std::uint32_t from = static_cast<std::uint32_t>(random()) % size;
       std::uint32_t set = from;
       while (set < size && !model[set]) ++set;

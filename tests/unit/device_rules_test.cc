@@ -71,7 +71,13 @@ TEST_F(DeviceRules, MappedPagesAddUp) {
 TEST_F(DeviceRules, ExtentsAreOfTheirWindows) {
   auto& extent = RuleBreaker::first_extent(RuleBreaker::windows(arena().heap));
   expect(extent.end, std::uint32_t{0}, "an extent outside its window");
-  expect(extent.middle, extent.middle + 1, "an extent's middle is another page");
+  expect(extent.probe, extent.probe + 1, "an extent's probe is another page");
+}
+
+TEST_F(DeviceRules, RunsAreTheirWindowsPages) {
+  Window& window = RuleBreaker::windows(arena().heap).at(block_at(in_window).prev);
+  ASSERT_FALSE(window.stale_runs);
+  expect(window.runs, PageRuns({window.pages.at(0)}), "runs that are not a window's pages");
 }
 
 TEST_F(DeviceRules, ThePagesOfTheDeviceAddUp) {
