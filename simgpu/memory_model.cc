@@ -94,9 +94,10 @@ DriverStatus MemoryModel::reserve(std::uint64_t bytes, std::uint64_t alignment,
     return DriverStatus::invalid_value;
   }
   // The reservation's end keeps a guard of one granule, so that a run past it is found.
-  if (bytes > UINT64_MAX - grain) return DriverStatus::out_of_memory;
+  if (bytes > UINT64_MAX - grain || bytes > address_bytes_) return DriverStatus::out_of_memory;
   const auto place = reservations_.take(bytes, bytes + grain, std::max(alignment, grain));
   if (!place) return DriverStatus::out_of_memory;
+  address_bytes_ -= bytes;
   address = *place;
   return DriverStatus::ok;
 }
@@ -114,6 +115,7 @@ DriverStatus MemoryModel::free_reservation(DeviceAddress address, std::uint64_t 
     return DriverStatus::invalid_value;
   }
   reservations_.give_back(address);
+  address_bytes_ += bytes;
   return DriverStatus::ok;
 }
 

@@ -69,7 +69,8 @@ class MemoryModel {
     }
   };
 
-  explicit MemoryModel(std::vector<Device> devices) : devices_(std::move(devices)) {}
+  explicit MemoryModel(std::vector<Device> devices, std::uint64_t address_bytes = UINT64_MAX)
+      : devices_(std::move(devices)), address_bytes_(address_bytes) {}
 
   [[nodiscard]] const Device& device(DeviceIndex index) const {
     return devices_[static_cast<std::size_t>(index)];
@@ -192,6 +193,7 @@ class MemoryModel {
   std::map<std::uint64_t, MemHandle> shared_;  // by SharedContents::id()
   bool shares_ = false;
   AddressRanges reservations_{0x7000'0000'0000};
+  std::uint64_t address_bytes_;  // that may be reserved still
   std::map<DeviceAddress, Mapping> mappings_;
   AddressRanges plain_{0x0200'0000'0000};  // mem_alloc
   std::map<DeviceAddress, MemHandle> plain_handles_;

@@ -27,7 +27,7 @@ std::vector<MemoryModel::Device> memory_of(const std::vector<SimDevice>& devices
 SimDriver::SimDriver(SimOptions options)
     : options_(std::move(options)),
       timeline_(static_cast<std::int32_t>(options_.devices.size())),
-      memory_(memory_of(options_.devices)),
+      memory_(memory_of(options_.devices), options_.address_bytes),
       checker_(timeline_) {}
 
 void SimDriver::pay(DriverCall call, std::uint64_t bytes) {

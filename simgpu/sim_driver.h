@@ -40,6 +40,8 @@ struct SimDevice {
 struct SimOptions {
   std::vector<SimDevice> devices = {SimDevice{}};
   CostProfile costs{};
+  /// Addresses that may be reserved in all; a process has 128 TiB of them or less.
+  std::uint64_t address_bytes = UINT64_MAX;
   /// Keep what is written to device memory, so that it can be read back.
   bool keep_contents = false;
 };

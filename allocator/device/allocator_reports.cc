@@ -248,6 +248,7 @@ HeapReport DeviceAllocator::report() const {
   std::sort(report.window_blocks.begin(), report.window_blocks.end(), by_address);
   report.windows = main_.heap.windows().count();
   report.window_mapped_bytes = main_.heap.windows().mapped_pages() * main_.heap.page_bytes();
+  report.window_addresses = main_.heap.window_addresses();
   for (const BlockReport& piece : report.home) report.free_page_bytes += piece.free_page_bytes;
   return report;
 }

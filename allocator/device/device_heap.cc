@@ -176,6 +176,14 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
     room_.ask();  // the driver may have refused a moment ago
     placed = search(owner, anywhere);
   }
+  if (placed.status != Status::ok && mapper_.lacks_addresses()) {
+    if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {
+      return failure(status);
+    }
+    ++retries_;
+    (void)mapper_.unmap_idle();
+    placed = search(owner, anywhere);
+  }
   if (placed.status != Status::ok && !vmm_) placed = place_after_trim(size, owner, demand);
   return placed;
 }

@@ -214,6 +214,7 @@ class DeviceHeap {
   [[nodiscard]] const Home& home() const { return home_; }
   void reset_hole_peak() { home_.reset_hole_peak(); }
   [[nodiscard]] const Windows& windows() const { return mapper_.windows(); }
+  [[nodiscard]] WindowAddresses window_addresses() const { return mapper_.addresses(); }
   [[nodiscard]] StreamLedger& streams() { return streams_; }
   [[nodiscard]] const StreamLedger& streams() const { return streams_; }
   [[nodiscard]] HeapCounters counters() const {

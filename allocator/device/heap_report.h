@@ -75,6 +75,7 @@ struct HeapReport {
   std::vector<WindowBlockReport> window_blocks;
   std::uint32_t windows = 0;
   std::uint64_t window_mapped_bytes = 0;
+  WindowAddresses window_addresses;
   std::uint64_t free_page_bytes = 0;  // in wholly free pages
   SpillReport spill;
   std::vector<PoolDebt> owed_to_pools;

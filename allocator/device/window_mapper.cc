@@ -17,6 +17,11 @@ constexpr std::uint64_t kPagesPerEvent = 16;
 // Addresses reserved at a time, in multiples of the home's.
 constexpr std::uint64_t kReservationFactor = 2;
 
+// And in all: 40 times the device's memory. Windows want 32 at most, `window_factor` 4, twice with
+// several streams, and four addresses for each page. Eight devices of 288 GiB: 90 of 128 TiB, and
+// their homes 9.
+constexpr std::uint64_t kMostReservations = 5;
+
 }  // namespace
 
 WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t page_bytes, Home& home,
@@ -29,7 +34,8 @@ WindowMapper::WindowMapper(Driver& driver, DeviceIndex device, std::uint64_t pag
       factor_(options.window_factor),
       windows_(home, options.edge_sharing),
       planner_(home, windows_, blocks, options.edge_sharing),
-      space_(driver, device, kReservationFactor * home.max_pages() * page_bytes) {}
+      space_(driver, device, kReservationFactor * home.max_pages() * page_bytes,
+             kMostReservations * kReservationFactor * home.max_pages() * page_bytes) {}
 
 void WindowMapper::note_block(const WindowSpot& spot) {
   windows_.at(spot.window).live.push_back({spot.begin, spot.size});
@@ -142,11 +148,16 @@ std::vector<UnitRange> WindowMapper::home_ranges(const WindowPlan& plan, Unit si
 
 DriverStatus WindowMapper::map(const WindowPlan& plan, std::span<const MemHandle> handles,
                                Unit size, WindowSpot& spot) {
-  const auto room = static_cast<std::uint32_t>(plan.fills.size() * kRoomFactor);
+  auto room = static_cast<std::uint32_t>(plan.fills.size() * kRoomFactor);
   DeviceAddress address = 0;
   DriverStatus status = DriverStatus::ok;
   if (!plan.window) {
     status = space_.take(room * page_bytes_, address);
+    if (status == DriverStatus::out_of_memory) {  // then it cannot be extended
+      room = static_cast<std::uint32_t>(plan.fills.size());
+      status = space_.take(room * page_bytes_, address);
+    }
+    lacks_addresses_ |= status == DriverStatus::out_of_memory;
   } else {
     const Window& window = windows_.at(*plan.window);
     address = window.address;
@@ -262,6 +273,7 @@ bool WindowMapper::unmap_window(WindowId id) {
   }
   space_.put_back(window.address, window.room * page_bytes_);
   windows_.remove(id);
+  lacks_addresses_ = false;
   return true;
 }
 

@@ -12,7 +12,9 @@
 // over what is there. Sizes that never repeat then pay for the difference between two steps only.
 //
 // Eviction: above `window_factor` mappings for each page and `window_floor` in all, the windows
-// used least recently are retired, and unmapped when an event recorded then has completed.
+// used least recently are retired, and unmapped when an event recorded then has completed. So
+// addresses are bounded too, by four for each mapping; there is a bound of their own beside, for
+// what lies scattered between them.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +40,13 @@ struct WindowCounters {
   std::uint64_t repaired = 0;
   std::uint64_t pages_mapped = 0;
   std::uint64_t evicted = 0;
+};
+
+/// Addresses are not memory, but a process has only so many.
+struct WindowAddresses {
+  std::uint64_t used_bytes = 0;       // that windows have, the retired ones too
+  std::uint64_t reserved_bytes = 0;   // that there are for windows
+  std::uint64_t retired_windows = 0;  // unmapped when their last use has completed
 };
 
 /// A place of a window, and the frame, by its first page, that belongs there.
@@ -112,6 +121,12 @@ class WindowMapper {
   /// Unmaps these wholly free pages from the windows that hold them; the device must be idle. False
   /// where the driver refused.
   bool drop_pages(PageRange pages);
+  /// Whether a window could not be made since there were no addresses for it. They come back with
+  /// windows that are unmapped.
+  [[nodiscard]] bool lacks_addresses() const { return lacks_addresses_; }
+  [[nodiscard]] WindowAddresses addresses() const {
+    return {space_.taken_bytes(), space_.reserved_bytes(), retiring_.size()};
+  }
   /// Gives that device access to all windows, now and from now on.
   DriverStatus add_peer(DeviceIndex peer);
   /// Gives all addresses back; no window may be left.
@@ -157,6 +172,7 @@ class WindowMapper {
   Windows windows_;
   WindowPlanner planner_;
   AddressSpace space_;
+  bool lacks_addresses_ = false;
   std::deque<Retiring> retiring_;
   std::unordered_set<Unit> missed_;   // sizes
   std::uint64_t live_blocks_ = 0;     // in all windows

@@ -5,17 +5,34 @@
 
 namespace gapless {
 
-DriverStatus AddressSpace::take(std::uint64_t bytes, DeviceAddress& address) {
-  auto found = std::find_if(free_.begin(), free_.end(),
-                            [&](const auto& range) { return range.second >= bytes; });
-  if (found == free_.end()) {
-    const std::uint64_t size = std::max(reservation_bytes_, bytes);
-    DeviceAddress base = 0;
-    const DriverStatus status = driver_.address_reserve(size, 0, base);
-    if (status != DriverStatus::ok) return status;
-    reservations_[base] = size;
-    found = free_.emplace(base, size).first;
+DriverStatus AddressSpace::reserve(std::uint64_t bytes) {
+  const std::uint64_t left = most_bytes_ - reserved_bytes_;
+  if (bytes > left) return DriverStatus::out_of_memory;
+  std::uint64_t size = std::min(std::max(reservation_bytes_, bytes), left);
+  DeviceAddress base = 0;
+  DriverStatus status = driver_.address_reserve(size, 0, base);
+  while (status == DriverStatus::out_of_memory && size > bytes) {
+    size = std::max<std::uint64_t>(1, size / 2 / bytes) * bytes;
+    status = driver_.address_reserve(size, 0, base);
   }
+  if (status != DriverStatus::ok) return status;
+  reservations_[base] = size;
+  reserved_bytes_ += size;
+  free_[base] = size;
+  return status;
+}
+
+DriverStatus AddressSpace::take(std::uint64_t bytes, DeviceAddress& address) {
+  const auto find = [&] {
+    return std::find_if(free_.begin(), free_.end(),
+                        [&](const auto& range) { return range.second >= bytes; });
+  };
+  auto found = find();
+  if (found == free_.end()) {
+    if (const DriverStatus status = reserve(bytes); status != DriverStatus::ok) return status;
+    found = find();
+  }
+  taken_bytes_ += bytes;
   const auto [begin, size] = *found;
   free_.erase(found);
   if (size > bytes) free_[begin + bytes] = size - bytes;
@@ -24,6 +41,7 @@ DriverStatus AddressSpace::take(std::uint64_t bytes, DeviceAddress& address) {
 }
 
 void AddressSpace::put_back(DeviceAddress address, std::uint64_t bytes) {
+  taken_bytes_ -= bytes;
   auto [range, added] = free_.emplace(address, bytes);
   const auto joins = [&](auto lower, auto upper) {
     // Two reservations may happen to touch; they must not be cut across.
@@ -104,9 +122,11 @@ DriverStatus AddressSpace::release_all() {
   std::erase_if(reservations_, [&](const auto& range) {
     const DriverStatus status = driver_.address_free(range.first, range.second);
     if (status != DriverStatus::ok && first_failure == DriverStatus::ok) first_failure = status;
+    if (status == DriverStatus::ok) reserved_bytes_ -= range.second;
     return status == DriverStatus::ok;
   });
   free_.clear();
+  taken_bytes_ = 0;
   return first_failure;
 }
 

@@ -3,10 +3,11 @@
 //   reservation  [ piece A (mapped) | free | piece B (mapped) |        free         ]
 //                 take() cuts a piece off, put_back() joins it to its free neighbours
 //
-// Reservations cost nothing but addresses, so they are large and few. Mapping is all or nothing:
-// n mem_map calls and one mem_set_access over the whole range (which is the dear one). Where the
-// driver refuses to undo half a mapping, the range is set aside and tried again later; it is never
-// handed out while something may be mapped in it.
+// Reservations cost nothing but addresses, so they are large and few; of these a process has 128
+// TiB, so there is a bound. Mapping is all or nothing: n mem_map calls and one mem_set_access over
+// the whole range (which is the dear one). Where the driver refuses to undo half a mapping, the
+// range is set aside and tried again later; it is never handed out while something may be mapped in
+// it.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,19 @@ namespace gapless {
 
 class AddressSpace {
  public:
-  /// Reserves `reservation_bytes` at a time (or what one piece needs, if that is more).
-  AddressSpace(Driver& driver, DeviceIndex device, std::uint64_t reservation_bytes)
-      : driver_(driver), device_(device), reservation_bytes_(reservation_bytes) {}
+  /// Reserves `reservation_bytes` at a time (or what one piece needs, if that is more, or less if
+  /// the driver has not that many), `most_bytes` in all.
+  AddressSpace(Driver& driver, DeviceIndex device, std::uint64_t reservation_bytes,
+               std::uint64_t most_bytes = UINT64_MAX)
+      : driver_(driver),
+        device_(device),
+        reservation_bytes_(reservation_bytes),
+        most_bytes_(most_bytes) {}
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  /// Cuts a piece of `bytes` (a multiple of the page size) out of the lowest free range.
+  /// Cuts a piece of `bytes` (a multiple of the page size) out of the lowest free range;
+  /// out_of_memory where there are no addresses for it.
   DriverStatus take(std::uint64_t bytes, DeviceAddress& address);
   /// The piece, in which nothing is mapped, is free again.
   void put_back(DeviceAddress address, std::uint64_t bytes);
@@ -58,13 +65,23 @@ class AddressSpace {
   /// Whether such a leftover lies in the range.
   [[nodiscard]] bool has_leftover(DeviceAddress address, std::uint64_t bytes) const;
 
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_bytes_; }
+  /// In pieces that were taken.
+  [[nodiscard]] std::uint64_t taken_bytes() const { return taken_bytes_; }
+
   /// Gives every reservation back; nothing may be mapped in them any more.
   DriverStatus release_all();
 
  private:
+  /// A new reservation with room for that much.
+  DriverStatus reserve(std::uint64_t bytes);
+
   Driver& driver_;
   DeviceIndex device_;
   std::uint64_t reservation_bytes_;
+  std::uint64_t most_bytes_;
+  std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t taken_bytes_ = 0;
   std::vector<DeviceIndex> peers_;
   std::map<DeviceAddress, std::uint64_t> reservations_;
   std::map<DeviceAddress, std::uint64_t> free_;

@@ -143,6 +143,9 @@ json to_json(const HeapReport& report) {
                  {"window_blocks", std::move(window_blocks)},
                  {"windows", report.windows},
                  {"window_mapped_bytes", report.window_mapped_bytes},
+                 {"windows_retired", report.window_addresses.retired_windows},
+                 {"window_address_bytes", report.window_addresses.used_bytes},
+                 {"window_address_bytes_reserved", report.window_addresses.reserved_bytes},
                  {"free_page_bytes", report.free_page_bytes},
                  {"spilled_bytes", report.spill.bytes}};
   if (report.checks) add_checks(device, report);

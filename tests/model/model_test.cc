@@ -103,7 +103,10 @@ std::vector<Case> cases() {
     if (options.spill != 0) made.host_bytes = 64 * kMiB;
     return made;
   };
+  MachineOptions few_addresses = machine(small_pages, 3);
+  few_addresses.address_bytes = (129 + 192) * kMiB;  // the home has 129
   return {
+      {"few_addresses", few_addresses, three, 0.5},
       {"one_stream", machine(small_pages, 1), one},
       {"single_pages", machine(single_pages, 3), three, 0.5},
       {"large_frames", machine(large_frames, 1), faults, 0.5},

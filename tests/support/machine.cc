@@ -19,6 +19,7 @@ simgpu::SimOptions gpu_options(const MachineOptions& options) {
   device.host_bytes = options.host_bytes;
   return {.devices = std::vector(options.peer ? 2 : 1, device),
           .costs = simgpu::load_cost_profile("desktop"),
+          .address_bytes = options.address_bytes,
           .keep_contents = options.keep_contents};
 }
 

@@ -34,8 +34,9 @@ struct MachineOptions {
   bool has_vmm = true;
   std::uint32_t streams = 1;
   bool keep_contents = false;
-  bool peer = false;             // another device that may touch this one's memory
-  std::uint64_t host_bytes = 0;  // that the device may map
+  bool peer = false;                         // another device that may touch this one's memory
+  std::uint64_t host_bytes = 0;              // that the device may map
+  std::uint64_t address_bytes = UINT64_MAX;  // that may be reserved
   Options allocator{};
   /// What it does is recorded, and must add up.
   bool record = false;

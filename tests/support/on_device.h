@@ -31,8 +31,9 @@ struct DeviceSetup {
   bool keep_contents = false;
   bool has_vmm = true;
   bool has_fabric = false;
-  std::uint64_t host_bytes = 0;  // that the device may map
-  std::size_t devices = 1;       // the allocator is the first one's
+  std::uint64_t host_bytes = 0;              // that the device may map
+  std::size_t devices = 1;                   // the allocator is the first one's
+  std::uint64_t address_bytes = UINT64_MAX;  // that may be reserved
 };
 
 class OnDevice : public ::testing::Test {
@@ -42,8 +43,10 @@ class OnDevice : public ::testing::Test {
                                    .has_vmm = setup.has_vmm,
                                    .host_bytes = setup.host_bytes,
                                    .has_fabric = setup.has_fabric};
-    gpu = std::make_unique<simgpu::SimDriver>(simgpu::SimOptions{
-        .devices = std::vector(setup.devices, device), .keep_contents = setup.keep_contents});
+    gpu = std::make_unique<simgpu::SimDriver>(
+        simgpu::SimOptions{.devices = std::vector(setup.devices, device),
+                           .address_bytes = setup.address_bytes,
+                           .keep_contents = setup.keep_contents});
     faults = std::make_unique<FaultyDriver>(*gpu);
     counting = std::make_unique<CountingDriver>(*faults);
     DeviceProperties properties;

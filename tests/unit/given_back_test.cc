@@ -129,6 +129,29 @@ TEST_F(GivenBack, TheAddressesOfWindowsThatCouldNotBeMapped) {
   for (const DeviceAddress address : kept) free(address);
 }
 
+TEST_F(GivenBack, WindowsWhoseAddressesOthersNeed) {
+  constexpr std::uint64_t kHome = 160 * MiB;  // of a device of 16 pages
+  start({.capacity = 32 * MiB, .address_bytes = kHome + 40 * MiB});
+  const std::vector<DeviceAddress> kept = comb(16);
+  const auto used = [&] { return allocator->report().window_addresses.used_bytes; };
+  // A window has addresses for four times its pages, while there are so many.
+  std::vector<DeviceAddress> blocks = {alloc(4 * MiB), alloc(4 * MiB)};
+  EXPECT_EQ(used(), 32 * MiB);
+  blocks.push_back(alloc(4 * MiB));
+  blocks.push_back(alloc(4 * MiB));
+  EXPECT_EQ(used(), 40 * MiB);
+  free(blocks[2]);
+  free(blocks[3]);
+  const std::uint64_t retries = allocator->counters().retries;
+  const DeviceAddress large = alloc(8 * MiB);
+  EXPECT_EQ(used(), 40 * MiB);
+  EXPECT_EQ(allocator->report().windows, 3U);
+  EXPECT_EQ(allocator->report().window_addresses.reserved_bytes, 40 * MiB);
+  EXPECT_EQ(allocator->counters().retries, retries + 1);
+  for (const DeviceAddress block : {blocks[0], blocks[1], large}) free(block);
+  for (const DeviceAddress address : kept) free(address);
+}
+
 // It stays counted until it is taken, which trim() tries again.
 TEST_F(GivenBack, WhatTheDriverOnceWouldNotTake) {
   for (const bool any_left : {true, false}) {

@@ -77,6 +77,37 @@ TEST_F(Memory, CountsWhatTheDriverWouldNotRelease) {
   EXPECT_EQ(gpu.leaks(), "");
 }
 
+TEST_F(Memory, AddressesAreBounded) {
+  AddressSpace space(driver, 0, 8 * kPage, 12 * kPage);
+  DeviceAddress first = 0;
+  DeviceAddress second = 0;
+  DeviceAddress none = 0;
+  ASSERT_EQ(space.take(6 * kPage, first), DriverStatus::ok);
+  EXPECT_EQ(space.reserved_bytes(), 8 * kPage);
+  EXPECT_EQ(space.taken_bytes(), 6 * kPage);
+  EXPECT_EQ(space.take(5 * kPage, none), DriverStatus::out_of_memory);  // four are left
+  ASSERT_EQ(space.take(4 * kPage, second), DriverStatus::ok);           // less than usual
+  EXPECT_EQ(space.reserved_bytes(), 12 * kPage);
+  space.put_back(first, 6 * kPage);
+  EXPECT_EQ(space.taken_bytes(), 4 * kPage);
+  EXPECT_EQ(space.take(8 * kPage, first), DriverStatus::ok);
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(space.reserved_bytes(), 0U);
+  EXPECT_EQ(space.taken_bytes(), 0U);
+}
+
+TEST_F(Memory, FewerAddressesAreReservedWhereTheDriverHasFew) {
+  simgpu::SimDriver tight({.devices = {{.total_bytes = 64 * MiB}}, .address_bytes = 10 * kPage});
+  AddressSpace space(tight, 0, 8 * kPage);
+  DeviceAddress address = 0;
+  ASSERT_EQ(space.take(8 * kPage, address), DriverStatus::ok);
+  ASSERT_EQ(space.take(2 * kPage, address), DriverStatus::ok);
+  EXPECT_EQ(space.reserved_bytes(), 10 * kPage);
+  EXPECT_EQ(space.take(kPage, address), DriverStatus::out_of_memory);
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(tight.leaks(), "");
+}
+
 TEST_F(Memory, AddressesAreCutAndJoined) {
   AddressSpace space(driver, 0, 8 * kPage);
   DeviceAddress a = 0;

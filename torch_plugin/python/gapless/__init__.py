@@ -178,7 +178,8 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     stats = dict(torch.cuda.memory_stats(device))
     described = _installed().describe()["devices"][_device(device)]
     stats.update({f"gapless.{name}": value for name, value in described["counters"].items()})
-    for name in ("windows", "window_mapped_bytes", "free_page_bytes", "page_bytes"):
+    for name in ("windows", "windows_retired", "window_mapped_bytes", "window_address_bytes",
+                 "window_address_bytes_reserved", "free_page_bytes", "page_bytes"):
         stats[f"gapless.{name}"] = described[name]
     return stats
 

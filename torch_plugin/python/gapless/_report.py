@@ -61,7 +61,8 @@ class Report:
                                                     if allocated else "")),
                 ("free, in whole pages", f"{size(device['free_page_bytes'])}, which any request can have in one piece"),
                 ("free, in parts of pages", f"{size(free - device['free_page_bytes'])} in {len(holes)} holes"),
-                ("windows", f"{device['windows']}, {size(device['window_mapped_bytes'])} mapped")]
+                ("windows", f"{device['windows']}, {size(device['window_mapped_bytes'])} mapped, "
+                            f"{size(device['window_address_bytes'])} of addresses")]
         pools: dict[tuple[int, int], int] = {}
         for block in blocks:
             first, second = block["pool"]
