@@ -457,6 +457,19 @@ TEST_F(WindowsTest, TheOldestExtentWithRoomIsTaken) {
   EXPECT_EQ(windows.mapped_pages(), 3U);
 }
 
+TEST_F(WindowsTest, RunsBesideTheProbedPlaceAreFound) {
+  Windows windows(home, false);
+  const WindowId half = windows.add(0x1000, 16, {1, 2});  // the middle is used
+  EXPECT_EQ(windows.find(kPage, kOne)->window, half);
+  windows.remove(half);
+  const WindowId later = windows.add(0x9000, 16, {4});
+  windows.extend(later, {3, 5});  // the place before them is used
+  const auto spot = windows.find(2 * kPage, kOne);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->begin, kPage);
+  EXPECT_FALSE(windows.find(3 * kPage, kOne));
+}
+
 TEST_F(WindowsTest, LongestTailStopsAtRoomAndUsedPages) {
   Windows windows(home, false);
   const WindowId tight = windows.add(0x1000, 3, {6, 3, 1});
