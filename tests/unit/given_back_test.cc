@@ -148,7 +148,15 @@ TEST_F(GivenBack, WindowsWhoseAddressesOthersNeed) {
   EXPECT_EQ(allocator->report().windows, 3U);
   EXPECT_EQ(allocator->report().window_addresses.reserved_bytes, 40 * MiB);
   EXPECT_EQ(allocator->counters().retries, retries + 1);
-  for (const DeviceAddress block : {blocks[0], blocks[1], large}) free(block);
+  free(large);
+  free(blocks[0]);
+  const DeviceAddress most = alloc(6 * MiB);  // of what was the large one's
+  // What fails for another reason does not wait for them any more.
+  faults->fail({.kind = DriverCall::mem_map, .nth = 1, .persistent = true});
+  EXPECT_EQ(try_alloc(6 * MiB), Status::driver_error);
+  faults->heal();
+  EXPECT_EQ(allocator->counters().retries, retries + 1);
+  for (const DeviceAddress block : {blocks[1], most}) free(block);
   for (const DeviceAddress address : kept) free(address);
 }
 

@@ -77,6 +77,18 @@ TEST_F(Memory, CountsWhatTheDriverWouldNotRelease) {
   EXPECT_EQ(gpu.leaks(), "");
 }
 
+TEST_F(Memory, AddressesThatTheDriverWouldNotTakeAreToldAndGivenBackLater) {
+  AddressSpace space(driver, 0, 8 * kPage);
+  DeviceAddress address = 0;
+  ASSERT_EQ(space.take(kPage, address), DriverStatus::ok);
+  driver.fail({.kind = DriverCall::address_free, .nth = 1, .status = DriverStatus::unknown});
+  EXPECT_EQ(space.release_all(), DriverStatus::unknown);
+  EXPECT_EQ(space.reserved_bytes(), 8 * kPage);
+  EXPECT_EQ(space.release_all(), DriverStatus::ok);
+  EXPECT_EQ(space.reserved_bytes(), 0U);
+  EXPECT_EQ(gpu.leaks(), "");
+}
+
 TEST_F(Memory, AddressesAreBounded) {
   AddressSpace space(driver, 0, 8 * kPage, 12 * kPage);
   DeviceAddress first = 0;

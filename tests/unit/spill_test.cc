@@ -40,6 +40,19 @@ TEST_F(Spill, IsTheLastResortAndGivenBackFirst) {
   EXPECT_EQ(allocator->spill().bytes, 0U);
 }
 
+TEST_F(Spill, WithoutWindowsNoMoreThanIsAllowed) {
+  start({.capacity = 16 * MiB, .settings = "spill:8MiB,windows:off", .host_bytes = 64 * MiB});
+  std::vector<DeviceAddress> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(alloc(4 * MiB));
+  const DeviceAddress spilled = alloc(8 * MiB);
+  EXPECT_EQ(gpu->used_host_bytes(0), 8 * MiB);
+  free(blocks[0]);
+  free(blocks[2]);
+  EXPECT_EQ(try_alloc(6 * MiB), Status::out_of_memory);  // 8 are free, but not side by side
+  EXPECT_EQ(gpu->used_host_bytes(0), 8 * MiB);
+  for (const DeviceAddress address : {blocks[1], blocks[3], spilled}) free(address);
+}
+
 TEST_F(Spill, ARepeatingProgramFindsItAgainUntilItIsIdle) {
   start({.capacity = 16 * MiB, .settings = "spill:8MiB", .host_bytes = 64 * MiB});
   for (int step = 0; step < 5; ++step) {

@@ -519,6 +519,19 @@ TEST_F(SeveralStreams, FreesOfADestroyedStreamAreNotLost) {
   gpu = std::make_unique<simgpu::SimDriver>();
 }
 
+TEST_F(SeveralStreams, WhatAStreamRefusesIsPassedByWithoutWaitingForTheDevice) {
+  start({.capacity = 16 * MiB, .settings = "stream_budget:0"});
+  const DeviceAddress low = alloc(8 * MiB, side);
+  const DeviceAddress high = alloc(8 * MiB, 0);
+  free(low);
+  free(high);
+  faults->fail({.kind = DriverCall::event_record, .nth = 1, .status = DriverStatus::unknown});
+  const DeviceAddress taken = alloc(8 * MiB, third);  // one of them; the other's stream refused
+  EXPECT_EQ(faults->fired(), 1U);
+  EXPECT_EQ(allocator->counters().retries, 0U);
+  free(taken);
+}
+
 // A step of a program on three streams, over and over: at first it makes windows, then it has them.
 TEST_F(SeveralStreams, AProgramThatRepeatsSettles) {
   start({.capacity = 256 * MiB, .settings = "stream_budget:0"});
