@@ -52,7 +52,7 @@ class RandomHome {
     const std::uint32_t places = 1 + below(kPages / 2);
     while (order.size() < places) {
       const PageId first = home_.frames().begin(below(kPages));
-      const PageId end = std::min(kPages, home_.frames().up(first + 1 + below(40)));
+      const PageId end = home_.frames().up(std::min(kPages, first + 1 + below(40)));
       for (PageId page = first; page < end && !taken[page]; ++page) {
         taken[page] = true;
         order.push_back(page);
