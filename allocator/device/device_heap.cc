@@ -57,6 +57,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
       home_(blocks_, page_units_,
             home_pages(properties, options, spill_of(properties, options), page_bytes_)),
+      sweep_(home_, blocks_),
       streams_(driver, device),
       home_mapper_(driver, device, vmm_, page_bytes_, share_of(properties, options), home_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
@@ -279,7 +280,7 @@ std::vector<MemoryPiece> DeviceHeap::pieces_of(BlockId id, std::uint64_t& offset
 }
 
 std::uint64_t DeviceHeap::largest_request(Owner owner) const {
-  std::uint64_t largest = home_.largest_hole(owner);
+  std::uint64_t largest = blocks_[home_.largest_hole(owner)].size;
   if (use_windows()) {
     largest = std::max(largest, std::uint64_t{home_.free_pages(owner)} * page_units_);
   }

@@ -39,6 +39,7 @@
 #include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
 #include "allocator/heap/loading.h"
+#include "allocator/heap/sweep.h"
 #include "allocator/stream/page_uses.h"
 #include "allocator/stream/stream_ledger.h"
 
@@ -87,8 +88,8 @@ class DeviceHeap {
   /// The same where a hole fits and there is only one stream: what most requests come to. Block 0:
   /// there is none.
   Placed place_in_hole(Unit size, Owner owner) {
-    const Fit fit = home_.fit(size, owner);
-    return fit.hole != 0 ? in_hole(fit, size) : Placed{};
+    const Fit place = fit(size, owner);
+    return place.hole != 0 ? in_hole(place, size) : Placed{};
   }
   // --- private pools (pools.h) ------------------------------------------------------------------
 
@@ -269,16 +270,32 @@ class DeviceHeap {
     if (size < GrowingCopies::kSmallest) [[likely]]
       return;
     copies_.note_made(size);
-    if (copies_.sweep() && blocks_[block].state == BlockState::live) home_.note_swept(block);
+    if (copies_.sweep() && blocks_[block].state == BlockState::live) sweep_.note_made(block);
   }
   void note_freed(BlockId block, Unit size) {
     if (size < GrowingCopies::kSmallest) [[likely]]
       return;
-    home_.note_unswept(block);
+    sweep_.note_freed(block);
     copies_.note_freed(size);
-    home_.keep_order(copies_.sweep()     ? Order::sweep
-                     : copies_.prevail() ? Order::begins
-                                         : Order::none);
+  }
+  [[nodiscard]] bool is_swept(Unit size) const {
+    return size >= GrowingCopies::kSmallest && copies_.sweep();
+  }
+  [[nodiscard]] Side side() const { return copies_.prevail() ? Side::begin : Side::fewest_pages; }
+  /// The hole that a request goes to, and where in it; hole 0: there is none.
+  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
+    if (is_swept(size)) [[unlikely]]
+      return sweep_.fit(size, owner, anyone);
+    return home_.fit(size, owner, anyone, side());
+  }
+  /// The first place for it that is good(place), of some; hole 0: none of them.
+  template <class Good>
+  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Good&& good) const {
+    if (is_swept(size)) [[unlikely]] {
+      const Fit swept = sweep_.fit(size, owner);
+      if (swept.hole != 0 && good(swept)) return swept;
+    }
+    return home_.fit_where(size, owner, side(), good);
   }
 
   // --- spilled (spill.cc) -----------------------------------------------------------------------
@@ -478,6 +495,7 @@ class DeviceHeap {
   BlockTable blocks_;
   Home home_;
   GrowingCopies copies_;
+  Sweep sweep_;
   Loading loading_;
   StreamLedger streams_;
   HomeMapper home_mapper_;

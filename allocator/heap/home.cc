@@ -139,9 +139,9 @@ PageId Home::pages_broken(const Block& hole, UnitRange used) const {
   return end > begin ? end - begin : 0;
 }
 
-Fit Home::fit_by_pages(BlockId first, Unit size) const {
+Fit Home::fit_by_pages(BlockId first, Unit size, Side side) const {
   constexpr int kHolesTried = 3;
-  const bool at_begin = order_ != Order::none || is_of_many_pages(size);
+  const bool at_begin = side == Side::begin || is_of_many_pages(size);
   SizeBins& bins = holes_[blocks_[first].owner]->bins;
   Fit best;
   PageId least = UINT32_MAX;
@@ -150,7 +150,7 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
     const Block& hole = blocks_[id];
     if (hole.size < size) continue;
     ++tried;
-    const Fit fit = fit_in(id, size);
+    const Fit fit = fit_in(id, size, side);
     if (at_begin || blocks_[hole.next].state == BlockState::absent) return fit;
     const PageId broken = pages_broken(hole, {fit.begin, size});
     if (broken >= least) continue;
@@ -161,7 +161,7 @@ Fit Home::fit_by_pages(BlockId first, Unit size) const {
   return best;
 }
 
-Fit Home::fit_in(BlockId id, Unit size) const {
+Fit Home::fit_in(BlockId id, Unit size, Side side) const {
   const Block& hole = blocks_[id];
   const Fit at_begin{id, hole.begin};
   // Before absent pages memory is as good as new. A program that has all of it again, step by step
@@ -171,29 +171,11 @@ Fit Home::fit_in(BlockId id, Unit size) const {
   // pages when it is freed.
   const Unit up = frame_up(hole.begin) << page_shift_;
   if (up + size <= hole.end() && frame_up(up + size) << page_shift_ == up + size) return {id, up};
-  if (order_ != Order::none || is_of_many_pages(size)) return at_begin;
+  if (side == Side::begin || is_of_many_pages(size)) return at_begin;
   const PageId broken = pages_broken(hole, {hole.begin, size});
   const Fit at_end{id, hole.end() - size};
   const bool is_enough = broken <= page_down(size);
   return is_enough || pages_broken(hole, {at_end.begin, size}) >= broken ? at_begin : at_end;
-}
-
-Fit Home::fit_in_sweep(Unit size, Owner owner, Owner anyone) const {
-  const Block& swept = blocks_[swept_.block];
-  if (swept.state == BlockState::live && swept.begin == swept_.begin) {
-    const Block& next = blocks_[swept.next];
-    if (next.state == BlockState::hole && next.size >= size && usable(next, {owner, 0, anyone, 0}))
-      return {swept.next, next.begin};
-  }
-  // Where it goes on for longest.
-  BlockId largest = 0;
-  for (const Owner of : {owner, anyone}) {
-    Holes* holes = holes_of(of);
-    if (holes == nullptr) continue;
-    const BlockId hole = holes->bins.largest();
-    if (hole != 0 && (largest == 0 || blocks_[hole].size > blocks_[largest].size)) largest = hole;
-  }
-  return {largest, blocks_[largest].begin};
 }
 
 BlockId Home::carve_elsewhere(BlockId id, UnitRange range, BlockState state) {
@@ -352,10 +334,14 @@ BlockId Home::join(BlockId id, BlockId next, BlockId prev, Owner owner, Epoch ep
   return prev;
 }
 
-Unit Home::largest_hole(Owner owner) const {
-  Holes* own = holes_of(owner);
-  const Unit common = blocks_[holes_[kAnyone]->bins.largest()].size;  // record 0 has no size
-  return own != nullptr ? std::max(common, blocks_[own->bins.largest()].size) : common;
+BlockId Home::largest_hole(Owner owner, Owner anyone) const {
+  BlockId largest = 0;
+  for (const Owner of : {owner, anyone}) {
+    Holes* holes = holes_of(of);
+    const BlockId hole = holes != nullptr ? holes->bins.largest() : 0;
+    if (blocks_[hole].size > blocks_[largest].size) largest = hole;  // record 0 has no size
+  }
+  return largest;
 }
 
 }  // namespace gapless

@@ -58,11 +58,10 @@ struct Fit {
   Unit begin = 0;
 };
 
-/// Whether large blocks keep the order in which they come.
-enum class Order : std::uint8_t {
-  none,    // each goes where it breaks the fewest wholly free pages
-  begins,  // to the begin of a hole
-  sweep,   // and right behind the one placed before, where that hole is large enough
+/// Where in a hole requests of some pages go.
+enum class Side : std::uint8_t {
+  fewest_pages,  // where they break the fewest wholly free pages
+  begin,         // so that they keep the order in which they come
 };
 
 /// How far a search may go.
@@ -128,7 +127,7 @@ class Home {
   /// Best fit: the smallest hole of at least `size` units that `owner` may use, the lowest of
   /// these, at its begin. Requests of about a page to some go where they break the fewest wholly
   /// free pages: to either end of one of the few smallest holes that fit. To larger ones a page is
-  /// little; at the begin they leave what will be free together, as do all while an order is kept.
+  /// little; at the begin they leave what will be free together, as do all where that is asked for.
   /// Those of whole pages go to a page's begin, where such a hole has room from there on. In the
   /// hole before absent pages all go to its begin, as they did when these pages came.
   ///
@@ -139,22 +138,12 @@ class Home {
   /// Places that are good as they are, of those that fit() would look at and a few more, its own
   /// memory's first: the first for which good(fit) holds; hole 0: none of them.
   template <class Good>
-  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Good&& good) const;
-  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
+  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Side side, Good&& good) const;
+  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone,
+                        Side side = Side::fewest_pages) const {
     const BlockId hole = best_fit(size, owner, anyone);
     if (hole == 0 || size < kLargeUnits) return {hole, blocks_[hole].begin};
-    return order_ == Order::sweep ? fit_in_sweep(size, owner, anyone) : fit_by_pages(hole, size);
-  }
-  /// From now on (growing_copies.h).
-  void keep_order(Order order) { order_ = order; }
-  /// That block was placed just now: what comes next in the sweep goes behind it.
-  void note_swept(BlockId block) {
-    before_swept_ = swept_;
-    swept_ = {block, blocks_[block].begin};
-  }
-  /// That block is about to be freed: if the sweep had come there last, it was for a temporary.
-  void note_unswept(BlockId block) {
-    if (block == swept_.block) swept_ = std::exchange(before_swept_, {});
+    return fit_by_pages(hole, size, side);
   }
   /// Cuts `range` out of a hole; the block that covers it now has that state.
   BlockId carve(BlockId hole, UnitRange range, BlockState state);
@@ -252,8 +241,8 @@ class Home {
   [[nodiscard]] std::uint64_t free_units() const { return free_units_; }
   [[nodiscard]] const HoleTally& holes() const { return tally_; }
   void reset_hole_peak() { tally_.peak = tally_.current; }
-  /// The largest hole that `owner` may use, in units.
-  [[nodiscard]] Unit largest_hole(Owner owner) const;
+  /// The largest hole that `owner` may use, its own first; 0 where there is none.
+  [[nodiscard]] BlockId largest_hole(Owner owner, Owner anyone = kAnyone) const;
 
   /// Calls f(id, block) for every block from the lowest to the highest address.
   template <class F>
@@ -294,11 +283,9 @@ class Home {
   [[nodiscard]] BlockId better_of(BlockId mine, BlockId common) const;
   /// Requests of so many pages or more are placed for what they leave together (fit).
   [[nodiscard]] bool is_of_many_pages(Unit size) const { return size >= kManyPages << page_shift_; }
-  [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size) const;
+  [[nodiscard]] Fit fit_by_pages(BlockId first, Unit size, Side side) const;
   /// The same in that hole, which is large enough.
-  [[nodiscard]] Fit fit_in(BlockId hole, Unit size) const;
-  /// Behind the last block of the sweep, or at the begin of the largest hole. One of them fits.
-  [[nodiscard]] Fit fit_in_sweep(Unit size, Owner owner, Owner anyone) const;
+  [[nodiscard]] Fit fit_in(BlockId hole, Unit size, Side side) const;
   /// Wholly free pages of a hole that would not be so any more with [begin, begin + size) used.
   [[nodiscard]] PageId pages_broken(const Block& hole, UnitRange used) const;
 
@@ -419,16 +406,8 @@ class Home {
   HoleTally tally_;
   bool holds_apart_ = false;
   std::int64_t holes_by_aside_ = 0;  // holes there are only because memory is set aside
-  Order order_ = Order::none;
-  // The last blocks of the sweep, if they are still live and there.
-  struct Swept {
-    BlockId block = 0;
-    Unit begin = 0;
-  };
-  Swept swept_;
-  Swept before_swept_;
-  std::uint64_t suffix_units_ = 0;  // in holes that are the end of one page
-  std::uint64_t prefix_units_ = 0;  // in holes that are the begin of one page
+  std::uint64_t suffix_units_ = 0;   // in holes that are the end of one page
+  std::uint64_t prefix_units_ = 0;   // in holes that are the begin of one page
   Bitmap present_;
   std::vector<std::unique_ptr<Holes>> holes_;  // by owner
   std::vector<std::uint16_t> pool_of_;         // by owner; those beyond its end are of pool 0

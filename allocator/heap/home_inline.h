@@ -24,12 +24,8 @@ inline BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
 }
 
 template <class Good>
-Fit Home::fit_where(Unit size, Owner owner, Good&& good) const {
+Fit Home::fit_where(Unit size, Owner owner, Side side, Good&& good) const {
   constexpr int kHolesAsked = 8;  // of each owner
-  if (order_ == Order::sweep && size >= kLargeUnits && fit(size, owner).hole != 0) {
-    const Fit swept = fit_in_sweep(size, owner, kAnyone);
-    if (good(swept)) return swept;
-  }
   for (const Owner of : {owner, kAnyone}) {
     Holes* holes = holes_of(of);
     BlockId id = holes != nullptr ? holes->bins.best_fit(size) : 0;
@@ -37,7 +33,7 @@ Fit Home::fit_where(Unit size, Owner owner, Good&& good) const {
       if (blocks_[id].size < size) continue;
       ++asked;
       const Block& hole = blocks_[id];
-      const Fit fit = size < kLargeUnits ? Fit{id, hole.begin} : fit_in(id, size);
+      const Fit fit = size < kLargeUnits ? Fit{id, hole.begin} : fit_in(id, size, side);
       if (good(fit)) return fit;
       // Beyond the page that it shares with what lies before.
       const Fit behind{id, frame_up(hole.begin) << page_shift_};

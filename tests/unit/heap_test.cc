@@ -8,6 +8,7 @@
 #include "allocator/heap/home.h"
 #include "allocator/heap/live_table.h"
 #include "allocator/heap/size_bins.h"
+#include "allocator/heap/sweep.h"
 #include "allocator/heap/window_planner.h"
 #include "allocator/heap/windows.h"
 
@@ -205,7 +206,7 @@ TEST_F(HomeTest, BarrierKeepsAPageOfDistance) {
   EXPECT_EQ(growth->first, 3U);
   home.add_pages(*growth, kOne, 1);
   home.validate();
-  EXPECT_EQ(home.largest_hole(kOne), 2 * kPage);
+  EXPECT_EQ(blocks[home.largest_hole(kOne)].size, 2 * kPage);
 }
 
 TEST_F(HomeTest, MergesWithBothNeighbours) {
@@ -218,7 +219,7 @@ TEST_F(HomeTest, MergesWithBothNeighbours) {
   EXPECT_EQ(home.holes().current, 2);
   give_back(b);
   EXPECT_EQ(home.holes().current, 1);
-  EXPECT_EQ(home.largest_hole(kOne), 4 * kPage);
+  EXPECT_EQ(blocks[home.largest_hole(kOne)].size, 4 * kPage);
   EXPECT_EQ(home.free_pages(kOne), 4U);
 }
 
@@ -282,13 +283,13 @@ TEST_F(HomeTest, RemovedPagesLeaveGapsThatGrowthFills) {
   home.remove_pages({2, 2});
   home.validate();
   EXPECT_EQ(home.present_pages(), 4U);
-  EXPECT_EQ(home.largest_hole(kOne), 2 * kPage);
+  EXPECT_EQ(blocks[home.largest_hole(kOne)].size, 2 * kPage);
   const auto run = home.absent_run(9);
   EXPECT_EQ(run->first, 2U);
   EXPECT_EQ(run->count, 2U);
   home.add_pages({2, 2}, kOne, 1);
   home.validate();
-  EXPECT_EQ(home.largest_hole(kOne), 6 * kPage);
+  EXPECT_EQ(blocks[home.largest_hole(kOne)].size, 6 * kPage);
 }
 
 TEST(HomeLarge, RequestsOfSomePagesBreakTheFewest) {
@@ -325,13 +326,12 @@ class SweepTest : public ::testing::Test {
     for (const Unit page : {9U, 30U}) {
       home.carve(home.hole_at(page * kPage), {page * kPage, kPage}, BlockState::live);
     }
-    home.keep_order(Order::sweep);
   }
   BlockId place(Unit size, Owner owner = 1) {
-    const Fit fit = home.fit(size, owner);
+    const Fit fit = sweep.fit(size, owner);
     EXPECT_NE(fit.hole, 0U);
     const BlockId block = home.carve(fit.hole, {fit.begin, size}, BlockState::live);
-    home.note_swept(block);
+    sweep.note_made(block);
     home.validate();
     return block;
   }
@@ -339,6 +339,7 @@ class SweepTest : public ::testing::Test {
 
   BlockTable blocks;
   Home home{blocks, kPage, 40};
+  Sweep sweep{home, blocks};
 };
 
 TEST_F(SweepTest, BeginsInTheLargestHoleAndGoesOnBehindTheLastBlock) {
@@ -364,7 +365,7 @@ TEST_F(SweepTest, GoesBackBehindWhatWasThereBeforeATemporary) {
   const BlockId first = place(12 * kPage);
   for (int temporaries = 0; temporaries < 3; ++temporaries) {
     const BlockId temporary = place(kPage);
-    home.note_unswept(temporary);
+    sweep.note_freed(temporary);
     home.free(temporary, 1, 2);
   }
   EXPECT_EQ(begin_of(place(kPage)), blocks[first].end());
@@ -373,10 +374,10 @@ TEST_F(SweepTest, GoesBackBehindWhatWasThereBeforeATemporary) {
 TEST_F(SweepTest, TakesNothingOfOthers) {
   const BlockId first = place(kBlock);
   home.free(place(kBlock), 2, 2);  // the hole behind the first is another's
-  home.note_swept(first);
-  EXPECT_EQ(home.fit(kBlock, 1).begin, blocks[first].end() + kBlock);  // of 14 pages: the largest
-  EXPECT_EQ(home.fit(kBlock, 2).begin, blocks[first].end());
-  EXPECT_EQ(home.fit(kBlock, 3).hole, 0U);
+  sweep.note_made(first);
+  EXPECT_EQ(sweep.fit(kBlock, 1).begin, blocks[first].end() + kBlock);  // of 14 pages: the largest
+  EXPECT_EQ(sweep.fit(kBlock, 2).begin, blocks[first].end());
+  EXPECT_EQ(sweep.fit(kBlock, 3).hole, 0U);
 }
 
 class WindowsTest : public HomeTest {
