@@ -52,7 +52,7 @@ class DeviceHeap::Choice {
   /// All that there is now: holes and windows that were looked at before may be gone.
   void look_again(Reach reach) {
     until_ = kNoEpoch;
-    (void)heap_.fit_where(size_, owner_, *this);
+    (void)heap_.placement_.fit_where(size_, owner_, *this);
     if (reach.others_up_to != 0) {
       const Fit fit = heap_.home_.fit_among_others(size_, reach);
       if (fit.hole != 0) (void)(*this)(fit);
@@ -199,8 +199,8 @@ DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const
   note_streams();
   stream_demand_.note_request(streams_.sets().members(owner).front(), size);
   Choice choice(*this, owner, size);
-  if (const Fit place = fit_where(size, owner, choice); place.hole != 0) {
-    const Placed placed = in_hole_of_any(place, size, Reach(owner));
+  if (const Fit fit = placement_.fit_where(size, owner, choice); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, Reach(owner));
     if (placed.block != 0) return placed;
   }
   return place_after_miss(size, owner, demand);
@@ -208,8 +208,8 @@ DeviceHeap::Placed DeviceHeap::place_among_streams(Unit size, Owner owner, const
 
 DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, const Demand& demand) {
   Choice choice(*this, owner, size);
-  if (const Fit place = fit_where(size, owner, choice); place.hole != 0) {
-    const Placed placed = in_hole_of_any(place, size, Reach(owner));
+  if (const Fit fit = placement_.fit_where(size, owner, choice); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, Reach(owner));
     if (ends_search(placed)) return placed;
   }
   Reach all(owner);

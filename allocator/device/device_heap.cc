@@ -35,10 +35,6 @@ std::uint64_t spill_of(const DeviceProperties& properties, const Options& option
   return properties.has_vmm && options.vmm && properties.can_map_host ? options.spill : 0;
 }
 
-// Of a page, where a block of a few pages lies in a window: it cuts two. Measured,
-// docs/experiments/growing-copies.md.
-constexpr double kLostByWindow = 1.0 / 12;
-
 ShareType share_of(const DeviceProperties& properties, const Options& options) {
   const bool can = options.share == ShareType::fd       ? properties.can_share_fd
                    : options.share == ShareType::fabric ? properties.can_share_fabric
@@ -57,7 +53,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       page_shift_(static_cast<unsigned>(std::countr_zero(page_units_))),
       home_(blocks_, page_units_,
             home_pages(properties, options, spill_of(properties, options), page_bytes_)),
-      sweep_(home_, blocks_),
+      placement_(home_, blocks_),
       streams_(driver, device),
       home_mapper_(driver, device, vmm_, page_bytes_, share_of(properties, options), home_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
@@ -95,7 +91,7 @@ DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, const Terms& te
     });
   }
   mapper_.note_block(spot);
-  note_made(id, spot.size);
+  placement_.note_made(id);
   if (on_mapping_) [[unlikely]]
     note_lent(true, id);
   return {Status::ok, id, address_of(id)};
@@ -252,10 +248,7 @@ DeviceHeap::Placed DeviceHeap::failure(DriverStatus status) {
 }
 
 std::uint64_t DeviceHeap::copies_allowance() const {
-  if (!copies_.prevail()) return 0;
-  const auto live_bytes = static_cast<double>(live_units() * kUnitBytes);
-  const double lost = 100 * kLostByWindow * page_units_ / copies_.mean_size();
-  return static_cast<std::uint64_t>(live_bytes * (1 + std::min(lost, options_.copies_slack) / 100));
+  return placement_.units_for_copies(live_units(), options_.copies_slack / 100) * kUnitBytes;
 }
 
 // --- what there is ------------------------------------------------------------------------------

@@ -36,10 +36,9 @@
 #include "allocator/device/stream_demand.h"
 #include "allocator/device/terms.h"
 #include "allocator/device/window_mapper.h"
-#include "allocator/heap/growing_copies.h"
 #include "allocator/heap/home.h"
 #include "allocator/heap/loading.h"
-#include "allocator/heap/sweep.h"
+#include "allocator/heap/placement.h"
 #include "allocator/stream/page_uses.h"
 #include "allocator/stream/stream_ledger.h"
 
@@ -88,8 +87,8 @@ class DeviceHeap {
   /// The same where a hole fits and there is only one stream: what most requests come to. Block 0:
   /// there is none.
   Placed place_in_hole(Unit size, Owner owner) {
-    const Fit place = fit(size, owner);
-    return place.hole != 0 ? in_hole(place, size) : Placed{};
+    const Fit fit = placement_.fit(size, owner);
+    return fit.hole != 0 ? in_hole(fit, size) : Placed{};
   }
   // --- private pools (pools.h) ------------------------------------------------------------------
 
@@ -254,11 +253,11 @@ class DeviceHeap {
 
   Placed in_hole(const Fit& fit, Unit size) {
     const BlockId block = home_.carve(fit.hole, {fit.begin, size}, BlockState::live);
-    note_made(block, size);
+    placement_.note_made(block);
     return {Status::ok, block, home_address(fit.begin)};
   }
   void free_block(BlockId block, Owner owner, Epoch epoch) {
-    note_freed(block, blocks_[block].size);
+    placement_.note_freed(block);
     if (blocks_[block].state == BlockState::live) [[likely]] {
       home_.free(block, owner_of_free(blocks_[block].begin, owner), epoch);
     } else {
@@ -266,37 +265,6 @@ class DeviceHeap {
     }
   }
   void free_in_window(BlockId block, Owner owner, Epoch epoch);
-  void note_made(BlockId block, Unit size) {
-    if (size < GrowingCopies::kSmallest) [[likely]]
-      return;
-    copies_.note_made(size);
-    if (copies_.sweep() && blocks_[block].state == BlockState::live) sweep_.note_made(block);
-  }
-  void note_freed(BlockId block, Unit size) {
-    if (size < GrowingCopies::kSmallest) [[likely]]
-      return;
-    sweep_.note_freed(block);
-    copies_.note_freed(size);
-  }
-  [[nodiscard]] bool is_swept(Unit size) const {
-    return size >= GrowingCopies::kSmallest && copies_.sweep();
-  }
-  [[nodiscard]] Side side() const { return copies_.prevail() ? Side::begin : Side::fewest_pages; }
-  /// The hole that a request goes to, and where in it; hole 0: there is none.
-  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
-    if (is_swept(size)) [[unlikely]]
-      return sweep_.fit(size, owner, anyone);
-    return home_.fit(size, owner, anyone, side());
-  }
-  /// The first place for it that is good(place), of some; hole 0: none of them.
-  template <class Good>
-  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Good&& good) const {
-    if (is_swept(size)) [[unlikely]] {
-      const Fit swept = sweep_.fit(size, owner);
-      if (swept.hole != 0 && good(swept)) return swept;
-    }
-    return home_.fit_where(size, owner, side(), good);
-  }
 
   // --- spilled (spill.cc) -----------------------------------------------------------------------
 
@@ -494,8 +462,7 @@ class DeviceHeap {
   unsigned page_shift_;
   BlockTable blocks_;
   Home home_;
-  GrowingCopies copies_;
-  Sweep sweep_;
+  Placement placement_;
   Loading loading_;
   StreamLedger streams_;
   HomeMapper home_mapper_;

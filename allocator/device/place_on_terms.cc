@@ -38,8 +38,8 @@ DeviceHeap::Placed DeviceHeap::place_on(Unit size, const Terms& terms, const Dem
 
 DeviceHeap::Placed DeviceHeap::place_as_it_is(Unit size, const Terms& terms) {
   const Reach& reach = terms.reach;
-  if (const Fit own = fit(size, reach.owner, reach.anyone); own.hole != 0) {
-    const Placed placed = in_hole_of_any(own, size, terms);
+  if (const Fit fit = placement_.fit(size, reach.owner, reach.anyone); fit.hole != 0) {
+    const Placed placed = in_hole_of_any(fit, size, terms);
     if (ends_search(placed)) return placed;
   }
   if (reach.others_up_to != 0) {
@@ -100,7 +100,7 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, const 
   }
   if (status != DriverStatus::ok) return failure(status);
   if (reach.except == nullptr) {
-    return in_hole_of_any(fit(size, reach.owner, reach.anyone), size, terms);
+    return in_hole_of_any(placement_.fit(size, reach.owner, reach.anyone), size, terms);
   }
   // Up to the end of the new pages, and not in what others use still.
   const BlockId hole = home_.hole_at(pages.first << page_shift_);

@@ -59,7 +59,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
   if (!growth || !may_spill(growth->count)) return failure();
   const DriverStatus status = grow(*growth, spilled, frame_order(growth->count), true);
   if (status != DriverStatus::ok) return failure(status);
-  return in_hole_of_any(fit(size, spilled, spilled), size, terms);
+  return in_hole_of_any(placement_.fit(size, spilled, spilled), size, terms);
 }
 
 bool DeviceHeap::give_back_spilled() {

@@ -1,0 +1,82 @@
+// Placement: which hole of the home a request goes to, and where in it.
+//
+//   copies prevail, and one is likely    behind the copy before it, or to the largest hole
+//   (sweep.h) copies prevail                       to the begin of the smallest hole else where the
+//   fewest wholly free pages break (home.h)
+//
+// Told of every block that is made and freed, it notices which of the three it is
+// (growing_copies.h).
+#pragma once
+
+#include <algorithm>
+
+#include "allocator/heap/growing_copies.h"
+#include "allocator/heap/home.h"
+#include "allocator/heap/sweep.h"
+
+namespace gapless {
+
+class Placement {
+ public:
+  Placement(const Home& home, const BlockTable& blocks)
+      : home_(home), blocks_(blocks), sweep_(home, blocks) {}
+
+  /// The hole, in memory that the owner or `anyone` has; hole 0: there is none.
+  [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone) const {
+    if (is_swept(size)) [[unlikely]]
+      return sweep_.fit(size, owner, anyone);
+    return home_.fit(size, owner, anyone, side());
+  }
+  /// The first place for it that is good(place), of some; hole 0: none of them.
+  template <class Good>
+  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Good&& good) const {
+    if (is_swept(size)) [[unlikely]] {
+      const Fit swept = sweep_.fit(size, owner);
+      if (swept.hole != 0 && good(swept)) return swept;
+    }
+    return home_.fit_where(size, owner, side(), good);
+  }
+
+  /// A block was made, in the home or in a window.
+  void note_made(BlockId block) {
+    const Unit size = blocks_[block].size;
+    if (size < GrowingCopies::kSmallest) [[likely]]
+      return;
+    copies_.note_made(size);
+    if (copies_.sweep() && blocks_[block].state == BlockState::live) sweep_.note_made(block);
+  }
+  /// A block is about to be freed.
+  void note_freed(BlockId block) {
+    const Unit size = blocks_[block].size;
+    if (size < GrowingCopies::kSmallest) [[likely]]
+      return;
+    sweep_.note_freed(block);
+    copies_.note_freed(size);
+  }
+
+  /// Beside `live_units`, what windows for all copies would lose, `most` of the live units at most:
+  /// that much more memory spares them. 0 where copies do not prevail.
+  [[nodiscard]] std::uint64_t units_for_copies(std::uint64_t live_units, double most) const {
+    if (!copies_.prevail()) return 0;
+    const auto live = static_cast<double>(live_units);
+    const double lost = kLostByWindow * home_.page_units() / copies_.mean_size();
+    return static_cast<std::uint64_t>(live * (1 + std::min(lost, most)));
+  }
+
+ private:
+  // Of a page, where a block of a few pages lies in a window: it cuts two. Measured,
+  // docs/experiments/growing-copies.md.
+  static constexpr double kLostByWindow = 1.0 / 12;
+
+  [[nodiscard]] bool is_swept(Unit size) const {
+    return size >= GrowingCopies::kSmallest && copies_.sweep();
+  }
+  [[nodiscard]] Side side() const { return copies_.prevail() ? Side::begin : Side::fewest_pages; }
+
+  const Home& home_;
+  const BlockTable& blocks_;
+  GrowingCopies copies_;
+  Sweep sweep_;
+};
+
+}  // namespace gapless
