@@ -8,10 +8,8 @@
 The settings are those of verdicts.py, drawn for each model by its name. Nothing was tuned by looking at these. What is there already
 in --into is not recorded again. With --keep the recordings stay, for `gapless replay` and others. Needs the release build,
 and torch with transformers to run with."""
-import argparse
 import concurrent.futures
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -76,27 +74,16 @@ def groups(rows):
     for name, (least, most) in parts.items():
         of = [row for row in rows if least <= row["allocated_bytes"] < most]
         if of:
-            yield f"{len(of)} recordings {name}", of
+            yield f"{len(of)} recording{'s' if len(of) > 1 else ''} {name}", of
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--models", default="")
-    arguments.add_argument("--settings", type=int, default=3, help="of each model")
-    arguments.add_argument("--jobs", type=int, default=os.cpu_count())
-    arguments.add_argument("--into", type=pathlib.Path, default=pathlib.Path("recordings.jsonl"))
-    arguments.add_argument("--keep", type=pathlib.Path)
+    arguments = verdicts.arguments_of(__doc__, "recordings.jsonl")
+    arguments.add_argument("--keep", type=pathlib.Path, help="folder for the recordings")
     options = arguments.parse_args()
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
-    names = options.models.split(",") if options.models else None
-    if names is None:
-        import models
-        names = models.NAMES
-    done = [json.loads(line) for line in options.into.read_text().splitlines()] if options.into.exists() else []
-    known = {(row["model"], row["setting"]) for row in done}
-    jobs = [(name, words) for name in names for words in verdicts.settings_of(name, options.settings)
-            if (name, " ".join(words)) not in known]
+    done, jobs = verdicts.left_to_do(options)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, options.into.open("a") as into:
         futures = {pool.submit(figures_of, *job, options.keep): job for job in jobs}

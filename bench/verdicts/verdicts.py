@@ -95,13 +95,18 @@ def is_wrong(row):
     return row["said"] is not None and row["said"] != row["truth"] and not set(row.get("said_again", ())) - {row["said"]}
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments_of(doc, into):
+    """What measurements of many models have in common."""
+    arguments = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--models", default="")
     arguments.add_argument("--settings", type=int, default=3, help="of each model")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count())
-    arguments.add_argument("--into", type=pathlib.Path, default=pathlib.Path("verdicts.jsonl"))
-    options = arguments.parse_args()
+    arguments.add_argument("--into", type=pathlib.Path, default=pathlib.Path(into))
+    return arguments
+
+
+def left_to_do(options):
+    """The rows that are there already, and the models and settings without one."""
     sys.path.insert(0, str(HERE))
     names = options.models.split(",") if options.models else None
     if names is None:
@@ -109,8 +114,13 @@ def main():
         names = models.NAMES
     done = [json.loads(line) for line in options.into.read_text().splitlines()] if options.into.exists() else []
     known = {(row["model"], row["setting"]) for row in done}
-    jobs = [(name, words) for name in names for words in settings_of(name, options.settings)
-            if (name, " ".join(words)) not in known]
+    return done, [(name, words) for name in names for words in settings_of(name, options.settings)
+                  if (name, " ".join(words)) not in known]
+
+
+def main():
+    options = arguments_of(__doc__, "verdicts.jsonl").parse_args()
+    done, jobs = left_to_do(options)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, options.into.open("a") as into:
         futures = {pool.submit(judge, *job): job for job in jobs}
