@@ -173,7 +173,7 @@ DeviceHeap::Placed DeviceHeap::search_everywhere(Unit size, Owner owner, const D
     room_.ask();  // the driver may have refused a moment ago
     placed = search(owner, anywhere);
   }
-  if (placed.status != Status::ok && mapper_.lacks_addresses()) {
+  if (placed.status != Status::ok && mapper_.lacks_addresses() && !streams_.any_capturing()) {
     if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {
       return failure(status);
     }

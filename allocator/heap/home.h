@@ -84,8 +84,6 @@ struct Reach {
   const Bitmap* except = nullptr;
 };
 
-class FreePages;
-
 class Home {
  public:
   /// Room for `max_pages` pages of `page_units` units (a power of two) each, all absent.

@@ -1,10 +1,10 @@
 // Placement: which hole of the home a request goes to, and where in it.
 //
-//   copies prevail, and one is likely    behind the copy before it, or to the largest hole
-//   (sweep.h) copies prevail                       to the begin of the smallest hole else where the
-//   fewest wholly free pages break (home.h)
+//   copies prevail, one is likely   behind the copy before it, or to the largest hole (sweep.h)
+//   copies prevail                  to the begin of the smallest hole
+//   else                            where the fewest wholly free pages break (home.h)
 //
-// Told of every block that is made and freed, it notices which of the three it is
+// It is told of every block that is made or freed, and so notices which of the three holds
 // (growing_copies.h).
 #pragma once
 
@@ -54,8 +54,8 @@ class Placement {
     copies_.note_freed(size);
   }
 
-  /// Beside `live_units`, what windows for all copies would lose, `most` of the live units at most:
-  /// that much more memory spares them. 0 where copies do not prevail.
+  /// The live units with what windows for all copies would lose, a part of `most` of them at most:
+  /// so much memory is worth having to spare these windows. 0 where copies do not prevail.
   [[nodiscard]] std::uint64_t units_for_copies(std::uint64_t live_units, double most) const {
     if (!copies_.prevail()) return 0;
     const auto live = static_cast<double>(live_units);

@@ -8,7 +8,6 @@
 The settings are those of verdicts.py, drawn for each model by its name. Nothing was tuned by looking at these. What is there already
 in --into is not recorded again. With --keep the recordings stay, for `gapless replay` and others. Needs the release build,
 and torch with transformers to run with."""
-import concurrent.futures
 import json
 import pathlib
 import statistics
@@ -84,21 +83,8 @@ def main():
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
     done, jobs = verdicts.left_to_do(options)
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, options.into.open("a") as into:
-        futures = {pool.submit(figures_of, *job, options.keep): job for job in jobs}
-        for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            model, words = futures[future]
-            try:
-                row = future.result()
-            except Exception as error:
-                failed += 1
-                print(f"{model} {' '.join(words)}: {error}", file=sys.stderr)
-                continue
-            done.append(row)
-            into.write(json.dumps(row) + "\n")
-            into.flush()
-            print(f"{count}/{len(jobs)} {model} {' '.join(words)}: {row['gapless']['over_percent']:.2f} %", file=sys.stderr, flush=True)
+    failed = verdicts.measure(options, jobs, lambda model, words: [figures_of(model, words, options.keep)], done,
+                              lambda rows: f"{rows[0]['gapless']['over_percent']:.2f} %")
     for name, rows in groups(done):
         print(f"\n{name}: mean, median, p90, worst\n\n{table(rows)}")
     sys.exit(bool(failed))

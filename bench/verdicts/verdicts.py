@@ -118,12 +118,12 @@ def left_to_do(options):
                   if (name, " ".join(words)) not in known]
 
 
-def main():
-    options = arguments_of(__doc__, "verdicts.jsonl").parse_args()
-    done, jobs = left_to_do(options)
+def measure(options, jobs, rows_of, done, told):
+    """The rows of each setting, as rows_of(model, words) finds them, into `done` and --into, with a word about them; how
+    many settings failed."""
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, options.into.open("a") as into:
-        futures = {pool.submit(judge, *job): job for job in jobs}
+        futures = {pool.submit(rows_of, *job): job for job in jobs}
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             model, words = futures[future]
             try:
@@ -135,8 +135,15 @@ def main():
             done += rows
             into.write("".join(json.dumps(row) + "\n" for row in rows))
             into.flush()
-            wrong = [row for row in rows if is_wrong(row)]
-            print(f"{count}/{len(jobs)} {model} {' '.join(words)}: {len(wrong)} wrong of {len(rows)}", flush=True)
+            print(f"{count}/{len(jobs)} {model} {' '.join(words)}: {told(rows)}", file=sys.stderr, flush=True)
+    return failed
+
+
+def main():
+    options = arguments_of(__doc__, "verdicts.jsonl").parse_args()
+    done, jobs = left_to_do(options)
+    failed = measure(options, jobs, judge, done,
+                     lambda rows: f"{sum(is_wrong(row) for row in rows)} wrong of {len(rows)}")
     yes = [row for row in done if is_wrong(row) and row["said"]]
     no = [row for row in done if is_wrong(row) and not row["said"]]
     either = [row for row in done if set(row.get("said_again", ())) - {row["said"]}]
