@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
 
 namespace gapless::tools {
@@ -121,7 +121,9 @@ std::vector<std::string> lines_said_last(const std::filesystem::path& file) {
   if (!input) return {};
   constexpr std::int64_t kMost = 16 << 10;
   input.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(input.tellg()) - kMost));
-  return without_launcher(lines_said(std::string(std::istreambuf_iterator<char>(input), {})));
+  std::ostringstream text;
+  text << input.rdbuf();
+  return without_launcher(lines_said(text.str()));
 }
 
 std::vector<std::string> exceptions_in(const std::vector<std::string>& lines) {

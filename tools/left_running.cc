@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/text_of_file.h"
+#include "allocator/base/text_of_file.h"
 
 namespace gapless::tools {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "allocator/base/text_of_file.h"
 #include "tools/json_values.h"
-#include "tools/text_of_file.h"
 
 namespace gapless::tools {
 namespace {

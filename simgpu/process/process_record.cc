@@ -1,7 +1,8 @@
 #include "simgpu/process/process_record.h"
 
 #include <fstream>
-#include <iterator>
+
+#include "allocator/base/text_of_file.h"
 
 namespace gapless::simgpu {
 
@@ -16,8 +17,7 @@ std::optional<ProcessRecord> read_record(const std::string& path) {
 }
 
 bool is_running(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat", std::ios::binary);
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::string stat = text_of_file("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(')');  // the name may have any characters
   return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
 }

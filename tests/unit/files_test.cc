@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/text_of_file.h"
 #include "tests/support/scratch_folder.h"
 
 namespace gapless {
@@ -218,6 +219,15 @@ TEST_F(ForbiddenFiles, AreNamedWithTheCause) {
   chmod(kept.c_str(), 0444);  // whose owner said that it is not to be written
   EXPECT_THAT(error_of_write(kept), HasSubstr("kept: Permission denied"));
   EXPECT_EQ(read_file(kept), "old");
+}
+
+// As a file of /proc is whose process ends between its opening and its reading.
+TEST_F(Files, WhatCannotBeReadHasNoText) {
+  EXPECT_EQ(text_of_file(make("some", "some\n")), "some\n");
+  EXPECT_EQ(text_of_file(make("none", "")), "");
+  EXPECT_EQ(text_of_file(folder.file("absent")), "");
+  EXPECT_EQ(text_of_file("/proc/self"), "");
+  EXPECT_EQ(text_of_file("/proc/self/mem"), "");
 }
 
 }  // namespace

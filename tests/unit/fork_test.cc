@@ -15,6 +15,7 @@
 #include "allocator/c_api.h"
 #include "allocator/gapless.h"
 #include "simgpu/sim_driver.h"
+#include "tests/support/sanitizers.h"
 
 namespace gapless {
 namespace {
@@ -111,10 +112,10 @@ TEST(Fork, ChildrenOfAProcessWhoseThreadsAllocate) {
 }
 
 TEST(Fork, AChildMakesAllocatorsOfItsOwn) {
-#ifdef __SANITIZE_ADDRESS__
   // The child would wait for ever where a thread of the parent's was in the sanitizer's allocator.
-  GTEST_SKIP() << "the address sanitizer does not let go of its locks in a child";
-#endif
+  if constexpr (testing::kAddressSanitizer) {
+    GTEST_SKIP() << "the address sanitizer does not let go of its locks in a child";
+  }
   // As a process does that forks before it uses CUDA.
   const auto make = [] {
     gapless_allocator* allocator = nullptr;

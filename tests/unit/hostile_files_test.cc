@@ -20,6 +20,7 @@
 #include "bench/replay/synthetic.h"
 #include "tests/support/heap_peak.h"
 #include "tests/support/opened_trace.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/pickle_writer.h"
 
 namespace gapless {
@@ -32,11 +33,13 @@ using testing::OpenedTrace;
 using testing::PickleWriter;
 using ::testing::StartsWith;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr std::size_t kSlower = 20;
+#ifdef NDEBUG
+constexpr bool kDebug = false;
 #else
-constexpr std::size_t kSlower = 1;
+constexpr bool kDebug = true;
 #endif
+constexpr std::size_t kSlower =
+    testing::kAddressSanitizer || testing::kThreadSanitizer || kDebug ? 20 : 1;
 
 // What the reader says of those bytes; it must say so within the budget.
 std::string error_within_budget(const std::string& bytes,

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "allocator/base/bytes.h"
-#include "tools/text_of_file.h"
+#include "allocator/base/text_of_file.h"
 
 namespace gapless::tools {
 namespace {

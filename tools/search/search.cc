@@ -9,13 +9,13 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/files.h"
+#include "allocator/base/text_of_file.h"
 #include "allocator/gapless.h"
 #include "tools/estimates_from.h"
 #include "tools/last_words.h"
 #include "tools/older_gpu.h"
 #include "tools/search/host_memory.h"
 #include "tools/second_guess.h"
-#include "tools/text_of_file.h"
 #include "tools/torch_settings.h"
 
 namespace gapless::tools {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 
 #include "allocator/base/error.h"
+#include "allocator/base/text_of_file.h"
 #include "allocator/live/live_client.h"
 
 namespace gapless::tools {
@@ -15,8 +15,7 @@ using nlohmann::json;
 // Its words with blanks between; its name where it has none (it ended, or is the kernel's).
 std::string command_of(int pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  std::ifstream file(folder + "/cmdline", std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text = text_of_file(folder + "/cmdline");
   while (!text.empty() && text.back() == '\0') text.pop_back();
   std::replace(text.begin(), text.end(), '\0', ' ');
   if (text.empty()) {

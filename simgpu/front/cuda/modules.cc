@@ -4,8 +4,6 @@
 // Module, library, function and kernel are each a record of ours; a function's name is kept.
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -14,6 +12,7 @@
 
 #include <elf.h>
 
+#include "allocator/base/text_of_file.h"
 #include "simgpu/front/cuda/common.h"
 #include "simgpu/process/kernel_run.h"
 
@@ -121,8 +120,7 @@ int active_blocks(int* blocks, int block_size) {
 }  // namespace
 
 CUDA int cuModuleLoad(void** module, const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string image = text_of_file(path);
   image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)) + 1);  // as much is read in any case
   return load(module, image.data());
 }
