@@ -60,6 +60,7 @@ void add_generate(CLI::App& app, int& status) {
       "generate",
       "Make the trace of a program whose sizes never repeat:\n"
       "  varlen   training with sequences of random length\n"
+      "  metrics  the same, and of each layer and step a small tensor is kept for good\n"
       "  moe      training with experts and random token counts\n"
       "  serve    requests of random length with growing caches\n"
       "  serve-concat  the same with caches that grow by concatenation in every step\n"
@@ -68,7 +69,7 @@ void add_generate(CLI::App& app, int& status) {
       "  gapless generate moe --steps 300 --seed 7 -o moe.gtrace && gapless replay moe.gtrace\n"
       "\n"
       "Exit status: 0 done; 2 a wrong command line, or a file that cannot be written.");
-  command->add_option("kind", arguments->kind, "varlen, moe, serve or serve-concat")
+  command->add_option("kind", arguments->kind, "varlen, metrics, moe, serve or serve-concat")
       ->required()
       ->check(CLI::IsMember(bench::synthetic_kinds()));
   command->add_option("--steps", arguments->options.steps, "Steps of the program")
@@ -79,15 +80,16 @@ void add_generate(CLI::App& app, int& status) {
       ->check(whole_number());
   CLI::Option* batch =
       command
-          ->add_option("--batch", arguments->options.batch,
-                       "Sequences in a step of varlen: 8 take about 10 GiB, 64 about 65 GiB")
+          ->add_option(
+              "--batch", arguments->options.batch,
+              "Sequences in a step of varlen and metrics: 8 take about 10 GiB, 64 about 65 GiB")
           ->capture_default_str()
           ->check(CLI::Range(1, 1024));
   command->add_option("-o,--output", arguments->output, "The file to write (default: KIND.gtrace)");
   command->add_flag("--json", arguments->as_json, "What was made, as a JSON object");
   command->callback([arguments, batch, &status] {
-    if (batch->count() != 0 && arguments->kind != "varlen") {
-      throw CLI::ValidationError("--batch", "is for varlen only");
+    if (batch->count() != 0 && arguments->kind != "varlen" && arguments->kind != "metrics") {
+      throw CLI::ValidationError("--batch", "is for varlen and metrics only");
     }
     status = run(*arguments);
   });

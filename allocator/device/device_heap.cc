@@ -282,6 +282,7 @@ std::uint64_t DeviceHeap::largest_request(Owner owner) const {
 
 void DeviceHeap::validate() const {
   home_.validate();
+  placement_.validate();
   const auto check = [](bool holds, const char* rule) {
     if (!holds) throw std::logic_error(std::string("device heap: ") + rule);
   };

@@ -92,6 +92,7 @@ class Home {
 
   [[nodiscard]] Unit page_units() const { return page_units_; }
   [[nodiscard]] PageId max_pages() const { return max_pages_; }
+  [[nodiscard]] PageId page_of(Unit unit) const { return page_down(unit); }
   [[nodiscard]] const Frames& frames() const { return frames_; }
   [[nodiscard]] PageId present_pages() const { return present_.count(); }
   [[nodiscard]] bool is_present(PageId page) const { return present_.test(page); }
@@ -133,10 +134,10 @@ class Home {
   ///   hole           [.......................]          a request of 1.5 pages:
   ///   at its begin   [xxxxxxxxxxxx...........]          breaks 2 of 2 whole pages
   ///   at its end     [...........xxxxxxxxxxxx]          breaks 1
-  /// Places that are good as they are, of those that fit() would look at and a few more, its own
-  /// memory's first: the first for which good(fit) holds; hole 0: none of them.
+  /// Of the places that fit() would look at and a few more, the owner's memory first, the first for
+  /// which good(fit) holds; hole 0: none of them.
   template <class Good>
-  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Side side, Good&& good) const;
+  [[nodiscard]] Fit fit_where(Unit size, Owner owner, Owner anyone, Side side, Good&& good) const;
   [[nodiscard]] Fit fit(Unit size, Owner owner, Owner anyone = kAnyone,
                         Side side = Side::fewest_pages) const {
     const BlockId hole = best_fit(size, owner, anyone);

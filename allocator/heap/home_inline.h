@@ -24,9 +24,9 @@ inline BlockId Home::best_fit(Unit size, Owner owner, Owner anyone) const {
 }
 
 template <class Good>
-Fit Home::fit_where(Unit size, Owner owner, Side side, Good&& good) const {
+Fit Home::fit_where(Unit size, Owner owner, Owner anyone, Side side, Good&& good) const {
   constexpr int kHolesAsked = 8;  // of each owner
-  for (const Owner of : {owner, kAnyone}) {
+  for (const Owner of : {owner, anyone}) {
     Holes* holes = holes_of(of);
     BlockId id = holes != nullptr ? holes->bins.best_fit(size) : 0;
     for (int asked = 0; asked < kHolesAsked && id != 0; id = holes->bins.after(id)) {

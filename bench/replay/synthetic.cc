@@ -86,8 +86,9 @@ void operators(Program& program, int count, std::uint64_t row, std::uint64_t tok
   }
 }
 
-Trace varlen(const SyntheticOptions& options) {
-  Program program("varlen", options.seed);
+// `keeps`: one small tensor of each layer and step, for good.
+Trace varlen(const std::string& kind, bool keeps, const SyntheticOptions& options) {
+  Program program(kind, options.seed);
   if (options.batch != SyntheticOptions{}.batch) {
     program.note(", " + std::to_string(options.batch) + " sequences in a step");
   }
@@ -119,6 +120,7 @@ Trace varlen(const SyntheticOptions& options) {
       layer.push_back(program.alloc(4 * row * kHalf));
       program.scratch(row * kFloat);
       operators(program, kTrainingOperators, row, tokens);
+      if (keeps) program.alloc(512 * program.between(1, 8));
     }
     std::vector<std::uint32_t> head;
     head.push_back(program.alloc(tokens * kVocabulary * kHalf));   // logits
@@ -265,10 +267,12 @@ Trace serve(const std::string& kind, std::uint64_t chunk, const SyntheticOptions
 
 }  // namespace
 
-std::vector<std::string> synthetic_kinds() { return {"varlen", "moe", "serve", "serve-concat"}; }
+std::vector<std::string> synthetic_kinds() {
+  return {"varlen", "metrics", "moe", "serve", "serve-concat"};
+}
 
 Trace synthetic_trace(const std::string& kind, const SyntheticOptions& options) {
-  if (kind == "varlen") return varlen(options);
+  if (kind == "varlen" || kind == "metrics") return varlen(kind, kind == "metrics", options);
   if (kind == "moe") return moe(options);
   if (kind == "serve") return serve(kind, 256, options);
   if (kind == "serve-concat") return serve(kind, 1, options);

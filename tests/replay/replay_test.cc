@@ -142,7 +142,7 @@ TEST_P(Synthetic, MakesFewDriverCallsOnceItIsWarm) {
                .calls_per_1000_allocations;
   }
   const std::map<std::string, double> most = {
-      {"varlen", 21}, {"moe", 1}, {"serve", 2}, {"serve-concat", 8}};
+      {"varlen", 21}, {"metrics", 21}, {"moe", 1}, {"serve", 2}, {"serve-concat", 8}};
   EXPECT_LE(sum / kSeeds, most.at(GetParam()));
 }
 
@@ -154,6 +154,14 @@ TEST_P(Synthetic, CompletesWithTwoPercentToSpare) {
     EXPECT_TRUE(result.fits) << "seed " << seed;
     EXPECT_EQ(result.all_passes.host_syncs(), 0U) << "seed " << seed;
   }
+}
+
+// Small tensors that are kept of each step would have one in most pages in time: 2 % of this
+// program, and more with every step.
+TEST(SyntheticMetrics, TakeNoPagesOfTheirOwn) {
+  const Trace trace = synthetic_trace("metrics", {.steps = 1000});
+  const ReplayResult result = replay(trace, "gapless", {.passes = 1, .time_operations = false});
+  EXPECT_LE(result.overhead_percent().value(), 0.7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Synthetic, ::testing::ValuesIn(synthetic_kinds()),

@@ -29,6 +29,7 @@ struct RuleBreaker {
 
   static auto& mapped_pages(Windows& windows) { return windows.mapped_pages_; }
   static auto& windows(DeviceHeap& heap) { return heap.mapper_.windows_; }
+  static auto& small_blocks(DeviceHeap& heap) { return heap.placement_.small_pages_.ends_; }
   static auto& page_handle(DeviceHeap& heap) { return heap.home_mapper_.handle_; }
   static auto& device_pages(DeviceHeap& heap) { return heap.home_mapper_.device_pages_; }
   static auto& first_extent(Windows& windows) { return windows.extents_.front(); }

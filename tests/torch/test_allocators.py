@@ -82,7 +82,7 @@ def test_models_agree_where_memory_is_short(host, trace):
     compare(found, "peak_reserved_bytes", "calls", "host_syncs", "fits")
 
 
-@pytest.mark.parametrize("kind", ["varlen", "moe", "serve", "serve-concat"])
+@pytest.mark.parametrize("kind", ["varlen", "metrics", "moe", "serve", "serve-concat"])
 def test_models_agree_on_programs_that_never_repeat(host, kind, tmp_path: pathlib.Path):
     trace = tmp_path / "made.gtrace"
     subprocess.run([GAPLESS, "generate", kind, "--steps", "30", "--output", trace], check=True, capture_output=True)

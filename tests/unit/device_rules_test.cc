@@ -55,6 +55,12 @@ class DeviceRules : public testing::OnDevice {
 
 // --- the heap ------------------------------------------------------------------------------------
 
+TEST_F(DeviceRules, SmallBlocksAddUp) {
+  const DeviceAddress small = alloc(1000);
+  expect(RuleBreaker::small_blocks(arena().heap).at(0), 7U, "small pages: small blocks do not add");
+  free(small);
+}
+
 TEST_F(DeviceRules, AWindowsPagesArePresent) {
   Windows& windows = RuleBreaker::windows(arena().heap);
   const WindowId window = block_at(in_window).prev;

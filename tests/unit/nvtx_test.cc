@@ -169,7 +169,7 @@ constexpr const char* kFewWindows = "window_factor:0,window_floor:0";
 
 TEST_F(Nvtx, BlocksAreRegionsAndMappingsAreHeaps) {
   start_told(std::string("check:nvtx,") + kFewWindows);
-  run_random(600);
+  run_random(1500);
   const WindowCounters windows = allocator->counters().windows;
   EXPECT_GT(windows.made, 0U);
   EXPECT_GT(windows.extended, 0U);
