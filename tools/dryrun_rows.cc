@@ -251,6 +251,13 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
                                     {"bytes", growth->grown_bytes},
                                     {"left_bytes", growth->left_bytes}}
                              : json();
+      const simgpu::StepPeaks& peaks = used.step_peaks;
+      row["step_peaks"] = peaks.steps == 0 ? json()
+                                           : json{{"steps", peaks.steps},
+                                                  {"least_bytes", peaks.least_bytes},
+                                                  {"most_bytes", peaks.most_bytes},
+                                                  {"times_most", peaks.times_most},
+                                                  {"differ", peaks.differ()}};
       row["state_bytes_of_first_step"] =
           member(member(report.torch, "states_of_first_step"), std::to_string(device).c_str());
       for (const char* const of_torch :

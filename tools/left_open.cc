@@ -32,6 +32,16 @@ std::optional<Room> room_of(const nlohmann::json& row) {
   return Room{total - used, used - reserved};
 }
 
+// Whether it is told, or known, what the loaders' largest batch was: then it is no matter of
+// chance.
+bool loaders_explain(const nlohmann::json& loaders) {
+  return std::any_of(loaders.begin(), loaders.end(), [](const nlohmann::json& loader) {
+    const nlohmann::json& larger = member(loader, "may_be_larger");
+    const bool of_the_longest = larger == false && member(loader, "one_size") != true;
+    return larger == true || of_the_longest;
+  });
+}
+
 }  // namespace
 
 std::string tight_note(const nlohmann::json& row) {
@@ -91,6 +101,23 @@ std::string growth_note(const nlohmann::json& row) {
   return growth.matters() ? growth.text() : "";
 }
 
+std::string steps_note(const nlohmann::json& row) {
+  const nlohmann::json& peaks = member(row, "step_peaks");
+  const std::optional<Room> room = room_of(row);
+  if (!room || member(peaks, "differ") != true || loaders_explain(member(row, "data"))) return {};
+  const std::uint64_t least = number(peaks["least_bytes"]);
+  const std::uint64_t most = number(peaks["most_bytes"]);
+  const std::uint64_t total = number(member(row, "total_bytes"));
+  const std::uint64_t left = total - std::min(total, room->context_bytes + most);
+  if (left >= most - least || !growth_note(row).empty()) return {};
+  return fmt::format(
+      "steps differ: {} of them took {} to {} at their peaks, the most in one alone, and {} are "
+      "free "
+      "beside that: a larger one that does not fit may come. The largest batch that there can be "
+      "would show it",
+      number(peaks["steps"]), format_bytes(least), format_bytes(most), format_bytes(left));
+}
+
 std::string offloaded_note(const nlohmann::json& row) {
   const std::uint64_t offloaded = number(member(row, "offloaded_parameter_bytes"));
   if (member(row, "fits") != true || offloaded == 0) return {};
@@ -126,7 +153,7 @@ std::string assert_note(const nlohmann::json& row) {
 std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
-       {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row),
+       {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), steps_note(row),
         offloaded_note(row), tight_note(row), collectives_note(row), not_simulated_note(row),
         assert_note(row), older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);

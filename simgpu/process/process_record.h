@@ -14,6 +14,7 @@
 
 #include "allocator/driver/call.h"
 #include "simgpu/process/step_growth.h"
+#include "simgpu/process/step_peaks.h"
 
 namespace gapless::simgpu {
 
@@ -53,6 +54,7 @@ struct ProcessRecord {
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
     std::uint64_t peak_reserved_bytes = 0;
     StepGrowth growth;
+    StepPeaks step_peaks;
   };
 
   std::uint64_t magic = 0;

@@ -99,7 +99,7 @@ void Recorder::used(int device, int installed, const GpuProfile& gpu, std::uint6
 
 void Recorder::allocated(int device, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes) {
   if (!in_range(device)) return;
-  note_growth(device, allocated_bytes);
+  note_allocated(device, allocated_bytes);
   // Asked with every allocation, and nearly always there is nothing new.
   const ProcessRecord::Device& seen = at()->devices[device];
   if (allocated_bytes > seen.peak_allocated_bytes || reserved_bytes > seen.peak_reserved_bytes) {
@@ -113,12 +113,13 @@ void Recorder::allocated(int device, std::uint64_t allocated_bytes, std::uint64_
 }
 
 void Recorder::freed(int device, std::uint64_t allocated_bytes) {
-  if (in_range(device)) note_growth(device, allocated_bytes);
+  if (in_range(device)) note_allocated(device, allocated_bytes);
 }
 
 // Threads that allocate at one time may each have a word: what is told is of steps.
-void Recorder::note_growth(int device, std::uint64_t allocated_bytes) {
+void Recorder::note_allocated(int device, std::uint64_t allocated_bytes) {
   at()->devices[device].growth.note(allocated_bytes);
+  at()->devices[device].step_peaks.note(allocated_bytes);
 }
 
 void Recorder::refused(int device, std::uint64_t bytes, std::uint64_t in_use_bytes,
@@ -151,7 +152,9 @@ void Recorder::step() {
   const std::scoped_lock lock(mutex_);
   ++at()->steps;
   for (ProcessRecord::Device& device : at()->devices) {
-    if (device.total_bytes != 0) device.growth.step();
+    if (device.total_bytes == 0) continue;
+    device.growth.step();
+    device.step_peaks.step();
   }
   note_host_memory();
 }

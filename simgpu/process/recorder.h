@@ -92,7 +92,7 @@ class SIMGPU_API Recorder {
  private:
   [[nodiscard]] ProcessRecord* at() const { return at_.load(std::memory_order_relaxed); }
   void keep();
-  void note_growth(int device, std::uint64_t allocated_bytes);
+  void note_allocated(int device, std::uint64_t allocated_bytes);
 
   std::string folder_;
   std::string stem_;

@@ -45,6 +45,43 @@ TEST(LeftOpen, WhereMoreIsLeftNothingIsToBeSaid) {
   EXPECT_THAT(tight_note(row), IsEmpty());
 }
 
+json steps_of(std::uint64_t least_mib, std::uint64_t most_mib, bool differ) {
+  return {{"steps", 10},
+          {"least_bytes", least_mib * MiB},
+          {"most_bytes", most_mib * MiB},
+          {"times_most", differ ? 1 : 2},
+          {"differ", differ}};
+}
+
+TEST(LeftOpen, WhereStepsDifferALargerOneMayCome) {
+  json row = row_of_peaks(6144, 6568);  // beside the largest step 1.77 GiB
+  row["step_peaks"] = steps_of(4096, 5960, true);
+  EXPECT_THAT(left_open(row),
+              ElementsAre("steps differ: 10 of them took 4.00 GiB to 5.82 GiB at their peaks, the "
+                          "most in one alone, and 1.77 GiB are free beside that: a larger one that "
+                          "does not fit may come. The largest batch that there can be would show "
+                          "it"));
+  row["step_peaks"] = steps_of(4152, 5960, true);
+  EXPECT_THAT(left_open(row), IsEmpty()) << "as much is left";
+  row["step_peaks"] = steps_of(4096, 5960, false);
+  EXPECT_THAT(left_open(row), IsEmpty()) << "the largest came again";
+  row["step_peaks"] = nullptr;
+  EXPECT_THAT(left_open(row), IsEmpty());
+}
+
+TEST(LeftOpen, WhatLoadersTellOfTheirLargestBatchIsEnough) {
+  json row = row_of_peaks(6144, 6568);
+  row["step_peaks"] = steps_of(4096, 5960, true);
+  row["data"] = {{{"may_be_larger", nullptr}, {"one_size", false}}};
+  EXPECT_THAT(steps_note(row), HasSubstr("steps differ"));
+  row["data"] = {{{"may_be_larger", false}, {"one_size", true}}};
+  EXPECT_THAT(steps_note(row), HasSubstr("steps differ")) << "it is not by the data";
+  row["data"] = {{{"may_be_larger", false}, {"one_size", false}}};
+  EXPECT_THAT(steps_note(row), IsEmpty()) << "the longest were fed";
+  row["data"] = {{{"may_be_larger", true}, {"one_size", false}}};
+  EXPECT_THAT(steps_note(row), IsEmpty()) << "it is told of the data";
+}
+
 TEST(LeftOpen, WhatAProgramEndedItselfHadMorePerhaps) {
   json row = row_of_peaks(7344, 7768);
   row["end"] = {{"how", "stopped"}, {"signal", "SIGTERM"}};

@@ -141,3 +141,37 @@ def test_what_grows_from_step_to_step_is_told(command, dryrun, fits):
     assert stopped["reason"].startswith("it was stopped (--steps) while what was allocated grew over")
     text, row = said("--steps", "12", arguments=("100", "adds"))
     assert row["verdict"] == "yes" and row["growth"] is None, text
+
+
+# Batches of any length, as a program makes them that has no loader.
+ANY_LENGTH = """
+import sys
+import torch
+weight = torch.nn.Parameter(torch.zeros(1024, 1024, device="cuda"))
+optimizer = torch.optim.SGD([weight], lr=.1)
+for step in range(12):
+    rows = 1000 * (1 + 7 * step % int(sys.argv[1]))
+    (torch.zeros(rows, 1024, device="cuda") @ weight).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("command", ["dryrun", "fits"])
+def test_steps_that_differ_may_be_larger_still(command, dryrun, fits):
+    def said(gpu, program=ANY_LENGTH, arguments=("11",)):
+        if command == "fits":
+            found = fits(program, "--gpu", gpu, arguments=arguments)
+            return found.text, found.row
+        text, (row,) = dryrun("--gpu", gpu, program=program, arguments=arguments)
+        return " ".join(text.split()), row
+    text, row = said("1GiB")
+    peaks = row["step_peaks"]
+    assert (peaks["steps"], peaks["times_most"], peaks["differ"]) == (10, 1, True)
+    assert peaks["most_bytes"] == row["peak_allocated_bytes"] and peaks["least_bytes"] < 40 * MiB
+    assert "steps differ" not in text, "of 11,000 rows: as much again has room"
+    tight = "280MiB" if command == "fits" else "600MiB"  # beside contexts of 100 and 424 MiB
+    text, _ = said(tight)
+    assert "steps differ: 10 of them took" in text
+    text, row = said(tight, arguments=("3",))
+    assert "steps differ" not in text and row["step_peaks"]["times_most"] > 1, "of 3,000 rows, again and again"
