@@ -28,14 +28,49 @@ MOST_BATCHES = 100_000  # of a sampler whose order is fixed
 # --- how long items are -------------------------------------------------------------------------------------
 
 
-def _length(value) -> int | None:
-    """Of a text its characters, of a sequence its elements, of what has several dimensions all of its numbers."""
+class _NotKnown(Exception):
+    """Of an object whose size nothing tells, by the name of its type."""
+
+
+_SCALARS = {"builtins", "datetime", "decimal", "enum", "fractions", "pathlib", "uuid"}  # modules of what has no size
+
+
+def _length(value, depth=0) -> int | None:
+    """Of a text its characters, of a sequence of numbers or texts its elements, of what has several dimensions all of its
+    numbers, of an image too; of what has parts those of all together."""
     if isinstance(value, (str, bytes)):
         return len(value)
+    if value is None or isinstance(value, (bool, int, float, complex)):
+        return None
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return None if not shape else shape[0] if len(shape) == 1 else int(torch.Size(shape).numel())
-    return len(value) if isinstance(value, (list, tuple)) else None
+    if hasattr(value, "getbands"):  # an image of PIL's
+        return value.width * value.height * len(value.getbands())
+    if _is_flat(value):
+        return len(value)
+    parts = _parts(value)
+    if parts is None or depth == 4:
+        if type(value).__module__ in _SCALARS:
+            return None
+        raise _NotKnown(type(value).__name__)
+    lengths = [_length(part, depth + 1) for part in parts]
+    return None if all(length is None for length in lengths) else sum(length or 0 for length in lengths)
+
+
+def _is_flat(value) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(one, (str, bool, int, float)) for one in value)
+
+
+def _parts(value) -> list | None:
+    """What an object consists of; None where nothing says so."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if hasattr(value, "keys") and hasattr(value, "items"):
+        return [part for _, part in value.items()]
+    if isinstance(value, (type, torch.nn.Module)) or hasattr(value, "__code__"):
+        return None
+    return list(getattr(value, "__dict__", {}).values()) or None
 
 
 def _fields(item) -> dict:
@@ -47,10 +82,21 @@ def _fields(item) -> dict:
     return {"": item}
 
 
-def _lengths(item) -> dict[str, int]:
-    """Of each field that has one."""
-    found = {name: _length(value) for name, value in _fields(item).items()}
-    return {name: length for name, length in found.items() if length is not None}
+def _lengths(item, not_known: dict, of_parts: set) -> dict[str, int]:
+    """Of each field that has one; `not_known` gets the types of those of which nothing tells it, `of_parts` those whose
+    length is of all their parts: what a batch has by that name may count otherwise."""
+    found = {}
+    for name, value in _fields(item).items():
+        try:
+            length = _length(value)
+        except _NotKnown as error:
+            not_known[name] = str(error)
+            continue
+        if length is not None:
+            found[name] = length
+            if not (isinstance(value, (str, bytes)) or _is_flat(value) or isinstance(getattr(value, "shape", None), tuple)):
+                of_parts.add(name)
+    return found
 
 
 def _of_batch(index) -> bool:
@@ -79,6 +125,10 @@ def _items(batch) -> list:
     return found
 
 
+def _of_types(not_known: dict) -> str:
+    return f" ({', '.join(f'{field} {kind}'.strip() for field, kind in sorted(not_known.items()))})" if not_known else ""
+
+
 class _SavedChance:
     """What looking at items draws from the generators of random numbers is put back."""
 
@@ -100,17 +150,18 @@ class _Lengths:
         self.of = {}  # index -> lengths by field
         self.size = len(dataset)
         self.why_not = None
+        self.not_known, self.of_parts = {}, set()  # fields, the first with their types
         until = time.monotonic() + LOOK_SECONDS
         try:
             with _SavedChance():
                 for index in range(self.size):
-                    self.of[index] = _lengths(dataset[index])
+                    self.of[index] = _lengths(dataset[index], self.not_known, self.of_parts)
                     if time.monotonic() > until:
                         break
         except Exception as error:
             self.why_not = f"its items cannot be looked at ({type(error).__name__})"
         if not self.why_not and not any(self.of.values()):
-            self.why_not = "its items have no lengths that could be told"
+            self.why_not = "its items have no lengths that could be told" + _of_types(self.not_known)
         self.fields = sorted({field for lengths in self.of.values() for field in lengths})
 
     def longest(self, field, indices=None) -> int:
@@ -119,7 +170,10 @@ class _Lengths:
 
     def is_even(self) -> bool:
         """Whether all items looked at are as long as each other."""
-        return all(lengths == next(iter(self.of.values())) for lengths in self.of.values())
+        return not self.not_known and all(lengths == next(iter(self.of.values())) for lengths in self.of.values())
+
+    def uneven(self) -> list[str]:
+        return [field for field in self.fields if len({lengths.get(field) for lengths in self.of.values()}) > 1]
 
     def total(self, index) -> int:
         return sum(self.of.get(index, {}).values())
@@ -181,6 +235,7 @@ class _Loader:
         self.packed = False  # a batch is of bins, of which each has several items
         self.items = 0  # in the batch that had most
         self.largest = {}  # by field, in one batch as the program got it
+        self.padded = set()  # fields
         try:
             self.of_batches = len(loader)
         except TypeError:
@@ -238,9 +293,19 @@ class _Loader:
     def got(self, batch):
         """What is padded, or cut, to one length has the items for its first dimension; what is joined has not."""
         for field, value in _fields(batch).items():
-            shape, length = getattr(value, "shape", ()), _length(value)
-            if length is not None and shape and (len(shape) == 1 or shape[0] > self.items):
+            shape = getattr(value, "shape", ())
+            length = _length(value) if shape else None
+            if length is not None and (len(shape) == 1 or shape[0] > self.items):
                 self.largest[field] = max(self.largest.get(field, 0), length)
+            elif length is not None:
+                self.padded.add(field)
+
+    def unseen(self) -> bool:
+        """Whether items differ in what no batch has by that name: it may be padded, or joined."""
+        if not self.any_order or self.worst or self.items < 2:
+            return False
+        seen = (self.largest.keys() | self.padded) - self.lengths.of_parts
+        return any(field not in seen for field in self.lengths.uneven())
 
     def could_meet(self) -> dict:
         """Of fields of joined items, as graphs are, that could be longer in a batch if others met in it: how long they
@@ -248,7 +313,8 @@ class _Loader:
         if not self.any_order or self.worst or self.missed:
             return {}
         could = {field: {"largest": largest, "could_be": self.lengths.could_meet(field, self.items)}
-                 for field, largest in self.largest.items() if field in self.lengths.fields}
+                 for field, largest in self.largest.items()
+                 if field in self.lengths.fields and field not in self.lengths.of_parts}
         return {field: one for field, one in could.items() if one["largest"] < one["could_be"]}
 
     def report(self) -> dict:
@@ -265,9 +331,11 @@ class _Loader:
                 "looked_at": len(self.lengths.of) if self.lengths else 0,
                 "items": self.lengths.size if self.lengths else None,
                 "could_meet": self.could_meet() if fields and not even else {},
-                "packed": self.packed, "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
+                "not_known": self.lengths.not_known if self.lengths else {}, "packed": self.packed, "missed": self.missed, "fed_longest": bool(self.worst), "why_not": self.why_not}
         larger = any(one["seen"] < one["longest"] for one in fields.values()) or bool(told["could_meet"])
         may_be = larger and not told["fed_longest"] if fields or told["fed_longest"] else None  # nobody knows
+        if may_be is False and (told["not_known"] or fields and self.unseen()):
+            may_be = None
         return {**told, "may_be_larger": may_be, "text": self.text(told)}
 
     @staticmethod
@@ -305,6 +373,8 @@ class _Loader:
                 could = ", ".join(f"{field} {one['could_be']:,}, not {one['largest']:,}".strip()
                                   for field, one in told["could_meet"].items())
                 text += f"; in another order a batch could have {could} (--worst-case feeds the longest together)"
+        if told["not_known"] and not told["why_not"]:
+            text += f"; how large other parts of its items are is not known{_of_types(told['not_known'])}"
         return text
 
 

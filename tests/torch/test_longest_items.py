@@ -246,3 +246,45 @@ def test_what_comes_out_of_a_stream_nobody_knows(fits):
     assert said.row["data"][0]["fed_longest"] is False
     said = fits("import torch\ntorch.zeros(9).cuda()", "--gpu", "1GiB", "--worst-case")
     assert "--worst-case had nothing to feed: the program uses no DataLoader, its inputs were its own" in said.text
+
+
+PARTS = """
+import sys, typing, torch
+from torch.utils.data import DataLoader
+torch.manual_seed(0)
+class Molecule(typing.NamedTuple):
+    atoms: torch.Tensor
+    bonds: list
+    name: str = "any"
+class Datum(typing.NamedTuple):
+    molecule: typing.Any
+    target: torch.Tensor
+class Opaque:
+    __slots__ = ("atoms",)
+    def __init__(self, atoms): self.atoms = atoms
+class Graph:
+    def __init__(self, atoms): self.atoms, self.made_by = atoms, print
+    def __call__(self): pass
+make = {"tuple": lambda n: Molecule(torch.ones(n, 4), [[1, 2]] * n), "opaque": lambda n: Opaque(torch.ones(n, 4)),
+        "object": lambda n: Graph(torch.ones(n, 4)), "same": lambda n: Molecule(torch.ones(9, 4), [[1, 2]] * 9)}[sys.argv[1]]
+data = [Datum(make(3 + 7 * i % 20), torch.ones(1)) for i in range(20)]
+def joined(items): return torch.cat([item.molecule.atoms for item in items]), torch.cat([item.target for item in items])
+x = torch.zeros(1000, device="cuda")
+loader = DataLoader(data, 4, shuffle=True, collate_fn=joined)
+for epoch in range(2):
+    for atoms, target in loader: pass
+"""
+
+
+@pytest.mark.parametrize(("kind", "said", "larger"), [
+    ("tuple", "with the longest among them ([0] 135, [1] 1)", None),  # 4 + 2 numbers an atom, and three letters
+    ("object", "with the longest among them ([0] 88, [1] 1)", None),
+    ("opaque", "all items are of one size", None),
+    ("same", "all items are of one size", False)])
+def test_items_have_parts_and_parts_have_parts(fits, kind, said, larger):
+    """Molecules were "of one size": what a tuple or an object in an item consists of was not looked at."""
+    found = fits(PARTS, "--gpu", "1GiB", arguments=(kind,))
+    (told,) = found.row["data"]
+    assert told["may_be_larger"] is larger, told
+    assert (said in found.text) == (kind != "opaque"), found.text
+    assert ("how large other parts of its items are is not known ([0] Opaque)" in found.text) == (kind == "opaque")
