@@ -5,7 +5,6 @@
 #include <csignal>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,8 +18,6 @@
 
 namespace gapless {
 namespace {
-
-using ::testing::HasSubstr;
 
 // How a child ends that runs body(): 0, or the first check that was not met; a signal's negative
 // number. It is given ten seconds.
