@@ -281,9 +281,11 @@ TEST_P(Model, HoldsInLongRuns) {
       "  {} requests refused, {} of them in captures; {} states restored, {} not\n",
       GetParam().name, sum, text, windows.made, windows.extended, windows.repaired, windows.evicted,
       windows.hits, tally.refused, tally.refused_in_captures, tally.restored, tally.not_restored);
+  // What a program repeats is drawn a few hundred times only, and in a short run less often.
+  const bool drawn_often = GetParam().style.repeats == 0 || sum >= 80'000;
   EXPECT_GT(counts[0], sum / 4);
   EXPECT_GT(counts[1] + counts[21], sum / 4);  // a copy frees, too
-  if (GetParam().style.repeats == 0 || sum >= 80'000) {
+  if (drawn_often) {
     EXPECT_GT(counts[5], 0U);
   }
   if (GetParam().style.faults) {
@@ -297,13 +299,11 @@ TEST_P(Model, HoldsInLongRuns) {
                       : i == 20 ? style.peers
                       : pins    ? style.pins
                                 : style.pools;
-    // What a program repeats is drawn a few hundred times only, and in a short run less often.
-    const bool drawn_often = style.repeats == 0 || sum >= 80'000;
     if (runs && drawn_often) {
       EXPECT_GT(counts[i], style.repeats == 0 ? sum / 2000 : 0) << kNames[i];
     }
   }
-  if (GetParam().style.pools) {
+  if (GetParam().style.pools && drawn_often) {
     EXPECT_GT(tally.refused_in_captures, 0U);
   }
   if (GetParam().style.checkpoints) {
