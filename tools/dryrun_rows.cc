@@ -251,7 +251,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
                                     {"bytes", growth->grown_bytes},
                                     {"left_bytes", growth->left_bytes}}
                              : json();
-      const simgpu::StepPeaks& peaks = used.step_peaks;
+      const simgpu::StepPeaks& peaks = used.by_step.peaks;
       row["step_peaks"] = peaks.steps == 0 ? json()
                                            : json{{"steps", peaks.steps},
                                                   {"least_bytes", peaks.least_bytes},

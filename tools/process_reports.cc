@@ -163,8 +163,9 @@ void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
 }  // namespace
 
 std::optional<simgpu::Growth> growth_of(const ProcessRecord::Device& device) {
-  if (!device.growth.is_steady()) return {};
-  return simgpu::Growth{device.growth.steps, device.growth.grown_bytes,
+  const simgpu::StepGrowth& growth = device.by_step.growth;
+  if (!growth.is_steady()) return {};
+  return simgpu::Growth{growth.steps, growth.grown_bytes,
                         device.total_bytes - std::min(device.total_bytes, device.peak_used_bytes)};
 }
 

@@ -5,7 +5,7 @@
 //   else, a small request           beside other small blocks (small_pages.h)
 //   else                            where the fewest wholly free pages break (home.h)
 //
-// It is told of every block that is made or freed, and so notices which of the three holds
+// It is told of every block that is made or freed, and so notices which of these holds
 // (growing_copies.h).
 #pragma once
 

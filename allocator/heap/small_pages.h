@@ -56,8 +56,8 @@ class SmallPages {
  private:
   friend struct RuleBreaker;  // of the tests of validate()
 
-  // Small is up to a quarter of a page, 512 KiB. Down to a 128th memory is the same, but blocks of
-  // 150 KiB that stay are spread again; with half a page it is more
+  // Small is up to a quarter of a page, 512 KiB. Below an eighth larger blocks that stay are spread
+  // over the pages again; with half a page generated programs lose more
   // (docs/experiments/what-stays.md).
   static constexpr Unit kPart = 4;
 

@@ -13,8 +13,7 @@
 #include <string>
 
 #include "allocator/driver/call.h"
-#include "simgpu/process/step_growth.h"
-#include "simgpu/process/step_peaks.h"
+#include "simgpu/process/step_memory.h"
 
 namespace gapless::simgpu {
 
@@ -53,8 +52,7 @@ struct ProcessRecord {
     std::uint64_t peak_used_bytes = 0;
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
     std::uint64_t peak_reserved_bytes = 0;
-    StepGrowth growth;
-    StepPeaks step_peaks;
+    StepMemory by_step;
   };
 
   std::uint64_t magic = 0;

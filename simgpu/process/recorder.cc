@@ -118,8 +118,7 @@ void Recorder::freed(int device, std::uint64_t allocated_bytes) {
 
 // Threads that allocate at one time may each have a word: what is told is of steps.
 void Recorder::note_allocated(int device, std::uint64_t allocated_bytes) {
-  at()->devices[device].growth.note(allocated_bytes);
-  at()->devices[device].step_peaks.note(allocated_bytes);
+  at()->devices[device].by_step.note(allocated_bytes);
 }
 
 void Recorder::refused(int device, std::uint64_t bytes, std::uint64_t in_use_bytes,
@@ -152,9 +151,7 @@ void Recorder::step() {
   const std::scoped_lock lock(mutex_);
   ++at()->steps;
   for (ProcessRecord::Device& device : at()->devices) {
-    if (device.total_bytes == 0) continue;
-    device.growth.step();
-    device.step_peaks.step();
+    if (device.total_bytes != 0) device.by_step.step();
   }
   note_host_memory();
 }

@@ -3,11 +3,8 @@
 //
 //   allocated            |\  |\  |\       least of each step  1.0  1.0  1.0 GiB    no rise
 //   losses with graphs   |\_ |\__|\___    least of each step  1.0  1.1  1.2 GiB    2 rises, 0.2 GiB
-//
-// The first two are left out: the model and the optimizer's states are made there.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace gapless::simgpu {
@@ -19,30 +16,8 @@ struct StepGrowth {
   std::uint64_t rises = 0;
   std::uint64_t grown_bytes = 0;
 
-  /// So much is allocated now.
-  void note(std::uint64_t allocated_bytes) {
-    now_bytes = allocated_bytes;
-    least_bytes = std::min(least_bytes, allocated_bytes);
-  }
-  /// A step is over.
-  void step() {
-    constexpr std::uint64_t kLeftOut = 2;
-    if (seen >= kLeftOut) compare();
-    ++seen;
-    before_bytes = least_bytes;
-    least_bytes = now_bytes;
-  }
-  /// In most steps, and in more than chance and varying batches bring about: six that lie in order
-  /// by chance are one in 720.
-  [[nodiscard]] bool is_steady() const { return rises >= 5 && 2 * rises >= steps; }
-
-  std::uint64_t seen = 0;  // steps
-  std::uint64_t now_bytes = 0;
-  std::uint64_t least_bytes = 0;  // of this step so far
-  std::uint64_t before_bytes = 0;
-
- private:
-  void compare() {
+  /// A step, and the one before it, by the least that was allocated in each.
+  void note(std::uint64_t before_bytes, std::uint64_t least_bytes) {
     if (least_bytes < before_bytes) {
       steps = rises = grown_bytes = 0;
       return;
@@ -51,6 +26,9 @@ struct StepGrowth {
     rises += least_bytes > before_bytes ? 1 : 0;
     grown_bytes += least_bytes - before_bytes;
   }
+  /// In most steps, and in more than chance and varying batches bring about: six that lie in order
+  /// by chance are one in 720.
+  [[nodiscard]] bool is_steady() const { return rises >= 5 && 2 * rises >= steps; }
 };
 
 }  // namespace gapless::simgpu

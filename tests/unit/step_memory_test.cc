@@ -1,5 +1,5 @@
-// Whether the steps of a training differ in what they take.
-#include "simgpu/process/step_peaks.h"
+// What the steps of a training take: whether it grows, and whether they differ.
+#include "simgpu/process/step_memory.h"
 
 #include <initializer_list>
 
@@ -9,8 +9,8 @@ namespace gapless::simgpu {
 namespace {
 
 // Steps with those peaks, beside 10 that stay.
-StepPeaks after(std::initializer_list<std::uint64_t> peaks) {
-  StepPeaks told;
+StepMemory run_of(std::initializer_list<std::uint64_t> peaks) {
+  StepMemory told;
   for (const std::uint64_t peak : peaks) {
     told.note(10 + peak);
     told.note(10);
@@ -18,6 +18,8 @@ StepPeaks after(std::initializer_list<std::uint64_t> peaks) {
   }
   return told;
 }
+
+StepPeaks after(std::initializer_list<std::uint64_t> peaks) { return run_of(peaks).peaks; }
 
 TEST(StepPeaksTest, DifferWhereTheMostCameOnce) {
   const StepPeaks told = after({90, 80, 11, 20, 14, 9});
@@ -40,11 +42,31 @@ TEST(StepPeaksTest, OfTwoNothingFollows) {
 
 // What is allocated as a step ends is in the next one's peak as well.
 TEST(StepPeaksTest, BeginWithWhatIsThere) {
-  StepPeaks told;
+  StepMemory told;
   told.note(50);
   for (int i = 0; i < 5; ++i) told.step();
-  EXPECT_EQ(told.steps, 3U);
-  EXPECT_EQ(told.least_bytes, 50U);
+  EXPECT_EQ(told.peaks.steps, 3U);
+  EXPECT_EQ(told.peaks.least_bytes, 50U);
+}
+
+TEST(StepGrowthTest, IsOfTheLeastAndNotOfThePeaks) {
+  const StepMemory alike = run_of({20, 30, 40, 50, 60, 70, 80, 90});
+  EXPECT_EQ(alike.growth.grown_bytes, 0U);
+  EXPECT_EQ(alike.growth.steps, 6U);
+  EXPECT_FALSE(alike.growth.is_steady());
+}
+
+TEST(StepGrowthTest, IsSteadyAfterFiveRisesUntilItFalls) {
+  StepMemory told;
+  for (std::uint64_t step = 1; step <= 7; ++step) {
+    told.note(100 * step);
+    told.step();
+    EXPECT_EQ(told.growth.is_steady(), step == 7) << step;
+  }
+  EXPECT_EQ(told.growth.grown_bytes, 500U);
+  told.note(50);
+  told.step();
+  EXPECT_EQ(told.growth.steps, 0U);
 }
 
 }  // namespace
