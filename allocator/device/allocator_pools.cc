@@ -17,11 +17,11 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   request.arena = &arena_of(index);
   DeviceHeap& heap = request.arena->heap;
   const Owner general = heap.streams().number_of(stream);
-  if (heap.is_asleep(index)) return {Status::invalid_argument, 0, 0};
+  if (heap.is_asleep(index)) return {Status::invalid_argument};
   bool capturing = false;
   DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) asked = heap.streams().ask_capturing({device_, stream}, capturing);
-  if (asked != DriverStatus::ok) return heap.refused(asked);
+  if (asked != DriverStatus::ok) return DeviceHeap::Placed::failed(asked);
   pool.captured = pool.captured || capturing;
   request.owner = heap.owner_in_pool(general, index);
   DeviceHeap::Placed placed;
@@ -84,8 +84,9 @@ void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
 void DeviceAllocator::drop_spent() {
   if (spent_.empty() || main_.heap.streams().any_capturing()) return;
   // What cannot be given back now is tried again with the next trim().
-  std::erase_if(
-      spent_, [](const auto& sourced) { return sourced->arena.heap.release_all() == Status::ok; });
+  std::erase_if(spent_, [](const auto& sourced) {
+    return sourced->arena.heap.release_all() == DriverStatus::ok;
+  });
 }
 
 PoolId DeviceAllocator::pool_id(PoolIndex index) const {

@@ -52,13 +52,16 @@ SpillReport DeviceAllocator::spill() const {
   return read_spill();
 }
 
-std::string DeviceAllocator::describe_failure(std::uint64_t bytes, const Arena& arena, Owner owner,
-                                              Status status) const {
+std::string DeviceAllocator::describe_failure(std::uint64_t bytes, const Request& request,
+                                              const DeviceHeap::Placed& placed) const {
   std::string text = "asked for " + format_bytes(bytes) + " on device " + std::to_string(device_);
-  if (status == Status::invalid_argument) return text + "; the pool it would go to is asleep";
-  if (status == Status::driver_error) {
-    return text + "; the driver failed with " + to_string(arena.heap.last_driver_status());
+  if (placed.status == Status::invalid_argument) {
+    return text + "; the pool it would go to is asleep";
   }
+  if (placed.status == Status::driver_error) {
+    return text + "; the driver failed with " + to_string(placed.refusal);
+  }
+  const Arena& arena = *request.arena;
   if (&arena != &main_) {
     return text + " from a pool's own allocator, which gave none; " +
            format_bytes(arena.heap.home().free_units() * kUnitBytes) + " of the pool are free";
@@ -73,7 +76,7 @@ std::string DeviceAllocator::describe_failure(std::uint64_t bytes, const Arena& 
   }
   return text + ", of which " + format_bytes(main_.heap.home().free_units() * kUnitBytes) +
          " free; the largest request that would fit without new memory is " +
-         format_bytes(main_.heap.largest_request(owner) * kUnitBytes);
+         format_bytes(main_.heap.largest_request(request.owner) * kUnitBytes);
 }
 
 std::optional<std::uint64_t> DeviceAllocator::size_of(DeviceAddress address) const {
@@ -131,8 +134,7 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
   }
   if (check_ != nullptr && !captures()) (void)check_->fence().take_away_freed();
   for_each_arena([&](Arena& arena) {
-    const Status one = arena.heap.trim(keep_bytes);
-    if (one != Status::ok) status = one;
+    if (arena.heap.trim(keep_bytes) != DriverStatus::ok) status = Status::driver_error;
   });
   ++statistics_.syncs;
   deferred_.finish();
@@ -149,7 +151,7 @@ Status DeviceAllocator::trim_pool(PoolId id) {
       !main_.heap.is_asleep(pool->index)) {
     DeviceHeap& heap = arena_of(pool->index).heap;
     heap.open_pool(pool->index);
-    if (&heap != &main_.heap) status = heap.trim(0);
+    if (&heap != &main_.heap && heap.trim(0) != DriverStatus::ok) status = Status::driver_error;
   }
   note_memory();
   return status;

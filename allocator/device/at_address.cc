@@ -22,7 +22,7 @@ DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size,
           block.begin <= *begin && *begin < block.end() && block.end() - *begin >= size;
       if (block.state == BlockState::hole && usable && around) hole = id;
     });
-    if (hole == 0) return {Status::invalid_argument, 0, 0};
+    if (hole == 0) return {Status::invalid_argument};
     return in_hole_of_any({hole, *begin}, size, terms);
   }
   std::optional<WindowSpot> found;
@@ -34,7 +34,7 @@ DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size,
       found = spot;
     }
   });
-  return found ? in_window(*found, terms) : Placed{Status::invalid_argument, 0, 0};
+  return found ? in_window(*found, terms) : Placed{Status::invalid_argument};
 }
 
 Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, DeviceAddress address,

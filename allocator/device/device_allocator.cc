@@ -189,7 +189,7 @@ Status DeviceAllocator::alloc_locked(std::uint64_t bytes, std::uint64_t rounded_
     if (found.status == Status::ok) placed = found;
   }
   if (placed.status != Status::ok) {
-    failures_.explain(describe_failure(bytes, *request.arena, request.owner, placed.status));
+    failures_.explain(describe_failure(bytes, request, placed));
     note_memory();
     return placed.status;
   }

@@ -440,8 +440,8 @@ class DeviceAllocator {
   [[nodiscard]] std::vector<PoolDebt> read_owed_to_pools() const;
   /// Brings the statistics of holes and of reserved memory up to date.
   void note_memory();
-  std::string describe_failure(std::uint64_t bytes, const Arena& arena, Owner owner,
-                               Status status) const;
+  [[nodiscard]] std::string describe_failure(std::uint64_t bytes, const Request& request,
+                                             const DeviceHeap::Placed& placed) const;
 
   mutable Mutex lock_;
   AfterFork after_fork_{[this] { lock_.abandon(); }};

@@ -62,7 +62,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       refused_(home_, streams_),
       captured_(mapper_),
       asleep_(blocks_, home_, streams_.sets(), home_mapper_, mapper_),
-      spill_bytes_(spill_of(properties, options)),
+      spill_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
   memory().set_limit_bytes(options.limit);
   keep_headroom(true);
@@ -145,10 +145,7 @@ DeviceHeap::Placed DeviceHeap::place_after_miss(Unit size, Owner owner, const De
     placed = search(owner, anywhere);
   }
   if (placed.status == Status::ok) return placed;
-  if (!could_fit(size)) {
-    last_driver_status_ = DriverStatus::out_of_memory;
-    return failure();
-  }
+  if (!could_fit(size)) return Placed::failed(DriverStatus::out_of_memory);
   return search_everywhere(size, owner, demand);
 }
 
@@ -199,10 +196,9 @@ DeviceHeap::Placed DeviceHeap::place_after_trim(Unit size, Owner owner, const De
   if (missing_bytes > free_bytes) return failure();
   const auto retry = [&](std::uint64_t keep_bytes) {
     ++retries_;
-    const Status trimmed = trim(keep_bytes);
-    const DriverStatus refused = last_driver_status_;
+    const DriverStatus trimmed = trim(keep_bytes);
     const Placed placed = search(owner, [&] { return search_again(size, owner, demand); });
-    return placed.status == Status::ok || trimmed == Status::ok ? placed : failure(refused);
+    return placed.status == Status::ok || trimmed == DriverStatus::ok ? placed : failure(trimmed);
   };
   const Placed placed = retry(reserved_bytes() - missing_bytes);
   return placed.status == Status::ok ? placed : retry(0);
@@ -233,7 +229,7 @@ bool DeviceHeap::could_fit(Unit size) { return room_.could_serve(pages_lacking(s
 
 void DeviceHeap::begin_request() {
   room_.begin_request();
-  last_driver_status_ = DriverStatus::out_of_memory;
+  refusal_ = DriverStatus::out_of_memory;
   streams_.begin_request();
 }
 
@@ -242,7 +238,7 @@ void DeviceHeap::end_request() { refused_.take_back(); }
 DeviceHeap::Placed DeviceHeap::failure(DriverStatus status) {
   // That a stream cannot be waited for now is the memory's matter, not the request's.
   if (status != DriverStatus::out_of_memory && status != DriverStatus::not_ready) {
-    last_driver_status_ = status;
+    refusal_ = status;
   }
   return failure();
 }

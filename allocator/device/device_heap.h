@@ -25,6 +25,7 @@
 #include "allocator/base/bytes.h"
 #include "allocator/base/status.h"
 #include "allocator/device/captured_pools.h"
+#include "allocator/device/demand.h"
 #include "allocator/device/home_mapper.h"
 #include "allocator/device/inner_pools.h"
 #include "allocator/device/lenders.h"
@@ -33,6 +34,7 @@
 #include "allocator/device/refused_memory.h"
 #include "allocator/device/room.h"
 #include "allocator/device/sleeping_pools.h"
+#include "allocator/device/spill_budget.h"
 #include "allocator/device/stream_demand.h"
 #include "allocator/device/terms.h"
 #include "allocator/device/window_mapper.h"
@@ -50,12 +52,6 @@ struct HeapCounters {
   std::uint64_t retries = 0;  // searched again after waiting for the device
   std::uint64_t waits = 0;    // of one stream for another, on the device
   WindowCounters windows;
-};
-
-/// What the program asked for so far, by which the heap decides how far to go.
-struct Demand {
-  std::uint64_t peak_bytes = 0;    // peak allocated, with the present request in it
-  std::uint64_t volume_bytes = 0;  // all that was ever allocated
 };
 
 /// Memory that came to an address, or left it.
@@ -76,6 +72,12 @@ class DeviceHeap {
     Status status = Status::ok;
     BlockId block = 0;
     DeviceAddress address = 0;
+    DriverStatus refusal = DriverStatus::ok;  // why there is none; out_of_memory: the lack of that
+
+    static Placed failed(DriverStatus refusal) {
+      const bool full = refusal == DriverStatus::out_of_memory;
+      return {full ? Status::out_of_memory : Status::driver_error, 0, 0, refusal};
+    }
   };
 
   /// A block of `size` units for `owner`.
@@ -152,7 +154,7 @@ class DeviceHeap {
   Placed place_in_spill(Unit size, Owner owner, const Demand& demand);
   /// Host memory the device maps now.
   [[nodiscard]] std::uint64_t spilled_bytes() const { return memory().host_bytes(); }
-  [[nodiscard]] bool can_spill() const { return spill_bytes_ != 0; }
+  [[nodiscard]] bool can_spill() const { return spill_.is_allowed(); }
   /// Whether that unit of the home lies there.
   [[nodiscard]] bool is_spilled(Unit unit) const {
     return home_mapper_.is_on_host(unit >> page_shift_);
@@ -186,9 +188,9 @@ class DeviceHeap {
 
   /// Returns wholly free pages and idle windows to the driver, until at most `keep_bytes` are
   /// reserved. Waits for the device.
-  Status trim(std::uint64_t keep_bytes);
+  DriverStatus trim(std::uint64_t keep_bytes);
   /// Returns everything; no block may be live.
-  Status release_all();
+  DriverStatus release_all();
 
   [[nodiscard]] std::uint64_t reserved_bytes() const { return home_mapper_.reserved_bytes(); }
   /// Pages of the home whose memory the device has back for now.
@@ -224,10 +226,6 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t changes() const { return misses_; }
   [[nodiscard]] std::uint64_t pages_created() const { return home_mapper_.pages_created(); }
   [[nodiscard]] std::uint64_t pages_released() const { return home_mapper_.pages_released(); }
-  /// A request that cannot be served since the driver said that.
-  Placed refused(DriverStatus status) { return failure(status); }
-  /// What the driver said when it refused the last request that failed with driver_error.
-  [[nodiscard]] DriverStatus last_driver_status() const { return last_driver_status_; }
   /// Whether that much could be had, were all that is free here the request's: false only where it
   /// is known that it could not. Asks the device how much it has left.
   [[nodiscard]] bool could_fit(Unit size);
@@ -273,7 +271,7 @@ class DeviceHeap {
     return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
   }
   [[nodiscard]] bool may_spill(std::uint64_t pages) const {
-    return memory().host_bytes() + pages * page_bytes_ <= spill_bytes_;
+    return pages * page_bytes_ <= spill_.bytes_left(memory().host_bytes());
   }
   /// `host_pages`: that may come from there.
   Placed place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages);
@@ -378,7 +376,7 @@ class DeviceHeap {
     if (!unordered) streams_.ask_refusals(owner);
     if (streams_.any_refusal()) (void)refused_.set_aside(owner);
     for (;;) {
-      last_driver_status_ = DriverStatus::out_of_memory;
+      refusal_ = DriverStatus::out_of_memory;
       const Placed placed = f();
       if (placed.status == Status::ok) return placed;
       if (streams_.newly_refused() && refused_.set_aside(owner)) continue;
@@ -427,10 +425,8 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
   /// The end of a step that got no memory, after that answer of the driver.
   Placed failure(DriverStatus status);
-  [[nodiscard]] Placed failure() const {
-    const bool full = last_driver_status_ == DriverStatus::out_of_memory;
-    return {full ? Status::out_of_memory : Status::driver_error, 0, 0};
-  }
+  /// The same where the driver was not asked in it.
+  [[nodiscard]] Placed failure() const { return Placed::failed(refusal_); }
   /// The largest frames in which so many more pages come now.
   [[nodiscard]] FrameOrder frame_order(PageId more) const;
   /// While a program loads, the last frame comes whole: it goes on.
@@ -439,7 +435,7 @@ class DeviceHeap {
   /// False, and nothing is changed, where the driver refused.
   bool ungrow(PageRange pages);
   /// The same of segments, until at most `keep_bytes` are reserved.
-  bool ungrow_segments(std::uint64_t keep_bytes);
+  DriverStatus ungrow_segments(std::uint64_t keep_bytes);
   /// Whether the search for memory ends with that: the request has some, or what streams refuse
   /// must be set aside before it goes on.
   [[nodiscard]] bool ends_search(const Placed& placed) const {
@@ -476,13 +472,12 @@ class DeviceHeap {
   CapturedPools captured_;
   SleepingPools asleep_;
   std::vector<PoolIndex> emptied_pools_;
-  std::uint64_t spill_bytes_;            // host memory that may be used
-  std::uint64_t last_spill_volume_ = 0;  // what the program had allocated when it last was
+  SpillBudget spill_;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;
   std::uint64_t device_bytes_;
-  // What refused the request served now, or the last one; out_of_memory: the lack of that.
-  DriverStatus last_driver_status_ = DriverStatus::out_of_memory;
+  // What the driver refused in the search that goes on; out_of_memory: nothing but that.
+  DriverStatus refusal_ = DriverStatus::out_of_memory;
   std::function<void(const MappingChange&)> on_mapping_;
 };
 

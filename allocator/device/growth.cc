@@ -64,24 +64,18 @@ DriverStatus DeviceHeap::finish_streams() {
 
 void DeviceHeap::settle_all() { open_pool(0); }
 
-Status DeviceHeap::trim(std::uint64_t keep_bytes) {
+DriverStatus DeviceHeap::trim(std::uint64_t keep_bytes) {
   const bool enough = reserved_bytes() <= keep_bytes && spilled_bytes() == 0;
   const bool nothing = home_.present_pages() == 0 && memory().unreleased() == 0;
-  if (enough || nothing) return Status::ok;
-  if (streams_.any_capturing()) return Status::driver_error;
+  if (enough || nothing) return DriverStatus::ok;
+  if (streams_.any_capturing()) return DriverStatus::capture_unsupported;
   reclaim_given_up();
-  if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) {
-    last_driver_status_ = status;
-    return Status::driver_error;
-  }
+  if (const DriverStatus status = finish_streams(); status != DriverStatus::ok) return status;
   mapper_.unmap_retired();
   memory().retry_releases();
   room_.forget();
+  if (!vmm_) return ungrow_segments(keep_bytes);
   bool refused = !mapper_.unmap_idle();
-  if (!vmm_) {
-    refused |= !ungrow_segments(keep_bytes);
-    return refused ? Status::driver_error : Status::ok;
-  }
   refused |= !give_back_spilled();
   // The highest pages first: what stays is one piece at the home's begin.
   std::vector<PageRange> runs = home_.free_runs(kAnyone);
@@ -99,11 +93,11 @@ Status DeviceHeap::trim(std::uint64_t keep_bytes) {
     }
     refused |= !ungrow(leaving);
   }
-  return refused ? Status::driver_error : Status::ok;
+  return refused ? DriverStatus::unknown : DriverStatus::ok;
 }
 
-bool DeviceHeap::ungrow_segments(std::uint64_t keep_bytes) {
-  bool granted = true;
+DriverStatus DeviceHeap::ungrow_segments(std::uint64_t keep_bytes) {
+  DriverStatus refusal = DriverStatus::ok;
   for (const PageRange& segment : std::vector(home_mapper_.segments())) {
     bool free = reserved_bytes() > keep_bytes;
     for (PageId i = 0; i < segment.count && free; ++i) {
@@ -114,22 +108,19 @@ bool DeviceHeap::ungrow_segments(std::uint64_t keep_bytes) {
     if (status == DriverStatus::ok) {
       note_mapping(false, segment);
     } else {
-      last_driver_status_ = status;
-      granted = false;
+      refusal = status;
     }
   }
-  return granted;
+  return refusal;
 }
 
-Status DeviceHeap::release_all() {
+DriverStatus DeviceHeap::release_all() {
   memory().retry_releases();
-  const Status trimmed = trim(0);
-  if (trimmed != Status::ok) return trimmed;
-  if (home_.present_pages() != 0) return Status::invalid_argument;
+  if (const DriverStatus trimmed = trim(0); trimmed != DriverStatus::ok) return trimmed;
+  if (home_.present_pages() != 0) return DriverStatus::invalid_value;
   const DriverStatus windows_status = mapper_.release_all();
   const DriverStatus home_status = home_mapper_.release_all();
-  const DriverStatus status = windows_status != DriverStatus::ok ? windows_status : home_status;
-  return status == DriverStatus::ok ? Status::ok : Status::driver_error;
+  return windows_status != DriverStatus::ok ? windows_status : home_status;
 }
 
 }  // namespace gapless

@@ -13,35 +13,22 @@
 #include "allocator/device/device_heap.h"
 
 namespace gapless {
-namespace {
-
-// A program that allocated so many times its peak without host memory needs it no more.
-constexpr std::uint64_t kIdlePeaks = 8;
-
-}  // namespace
 
 DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Demand& demand) {
-  const DriverStatus before = last_driver_status_;
   const Request request(*this);
-  Placed placed = failure();
-  if (spill_bytes_ != 0 && !streams_.any_capturing()) {
-    // Device and host memory are told apart by owner, as streams are.
-    streams_.tell_apart();
-    note_streams();
-    ++misses_;
-    room_.ask();
-    const std::uint64_t host_pages = (spill_bytes_ - memory().host_bytes()) / page_bytes_;
-    if (pages_lacking(size) <= room_.pages_left() + host_pages) {
-      last_spill_volume_ = demand.volume_bytes;
-      const auto there = [&] { return place_in_spilled(size, owner, host_pages); };
-      placed = search(owner, there);
-      // What the driver refused once it may grant now.
-      if (placed.status != Status::ok) placed = search(owner, there);
-    }
-  }
-  // Why there was no device memory says more.
-  if (placed.status != Status::ok) last_driver_status_ = before;
-  return placed;
+  if (!can_spill() || streams_.any_capturing()) return failure();
+  // Device and host memory are told apart by owner, as streams are.
+  streams_.tell_apart();
+  note_streams();
+  ++misses_;
+  room_.ask();
+  const std::uint64_t host_pages = spill_.bytes_left(memory().host_bytes()) / page_bytes_;
+  if (pages_lacking(size) > room_.pages_left() + host_pages) return failure();
+  spill_.note_wanted(demand);
+  const auto there = [&] { return place_in_spilled(size, owner, host_pages); };
+  const Placed placed = search(owner, there);
+  // What the driver refused once it may grant now.
+  return placed.status == Status::ok ? placed : search(owner, there);
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages) {
@@ -74,7 +61,7 @@ bool DeviceHeap::give_back_spilled() {
 }
 
 void DeviceHeap::give_back_idle_spill(const Demand& demand) {
-  if (demand.volume_bytes < last_spill_volume_ + kIdlePeaks * demand.peak_bytes) return;
+  if (!spill_.is_idle(demand)) return;
   const Reach free(kAnyone, streams_.now(), kAnyone, kSpillPool);
   const std::uint64_t there = memory().host_bytes() / page_bytes_;
   // Memory for everyone is counted with it.
