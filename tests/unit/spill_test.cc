@@ -113,6 +113,21 @@ TEST_F(Spill, OnlyWhereTheDeviceMapsHostMemory) {
   EXPECT_THAT(allocator->last_failure(), ::testing::HasSubstr("cannot map host memory"));
 }
 
+// What stood in the way of the device's own memory is what a user must know.
+TEST_F(Spill, FailsForWhatTheDriverRefusedBefore) {
+  start({.capacity = 32 * MiB, .settings = "spill:2MiB", .host_bytes = 64 * MiB});
+  faults->fail({.kind = DriverCall::mem_create,
+                .status = DriverStatus::illegal_address,
+                .persistent = true});
+  EXPECT_EQ(try_alloc(10 * MiB), Status::driver_error);
+  EXPECT_THAT(allocator->last_failure(),
+              ::testing::HasSubstr("the driver failed with CUDA_ERROR_ILLEGAL_ADDRESS"));
+  faults->heal();
+  EXPECT_EQ(try_alloc(10 * MiB), Status::ok);
+  EXPECT_EQ(try_alloc(40 * MiB), Status::out_of_memory);
+  EXPECT_THAT(allocator->last_failure(), ::testing::Not(::testing::HasSubstr("the driver")));
+}
+
 TEST_F(Spill, AfterCallbacksAndWithSeveralStreams) {
   start({.capacity = 16 * MiB, .settings = "spill:16MiB", .host_bytes = 64 * MiB});
   std::vector<DeviceAddress> cache = {alloc(4 * MiB)};
