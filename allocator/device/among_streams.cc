@@ -35,7 +35,7 @@ class DeviceHeap::Choice {
 
   /// Whether nobody has to be waited for there.
   bool operator()(const Fit& fit) {
-    const Epoch until = heap_.busy_until(owner_, fit.hole, {fit.begin, size_});
+    const Epoch until = heap_.earlier_.busy_until(owner_, fit.hole, {fit.begin, size_});
     if (until < until_) {
       until_ = until;
       fit_ = fit;
@@ -44,7 +44,7 @@ class DeviceHeap::Choice {
     return until == 0;
   }
   void note(const WindowSpot& spot) {
-    const Epoch until = heap_.busy_until(owner_, heap_.windows().home_ranges(spot));
+    const Epoch until = heap_.earlier_.busy_until(owner_, heap_.windows().home_ranges(spot));
     if (until >= until_) return;
     until_ = until;
     spot_ = spot;
@@ -83,110 +83,16 @@ void DeviceHeap::note_streams() {
     return;
   if (stream_demand_.streams() == 0) {
     home_.tell_streams_apart(streams_.now());
-    // Until now there was one, and nobody noted when it used what.
-    for (PageId page = 0; page < home_.max_pages(); ++page) {
-      if (home_.is_present(page)) uses_.note(0, page, page + 1, streams_.now());
-    }
+    earlier_.note_all_used();
   }
   stream_demand_.resize(streams_.streams());
   home_.hold_streams_apart(holds_apart());
   if (!holds_apart()) settle_all();
 }
 
-void DeviceHeap::note_uses(BlockId id, Owner owner, Epoch epoch) {
-  const auto note = [&](UnitRange range) {
-    const PageId first = range.begin >> page_shift_;
-    const PageId end = ((range.begin + range.size - 1) >> page_shift_) + 1;
-    for (const StreamIndex stream : streams_.sets().members(owner)) {
-      uses_.note(stream, first, end, epoch);
-    }
-  };
-  const Block& block = blocks_[id];
-  if (block.state != BlockState::window) return note({block.begin, block.size});
-  for (BlockId lent = block.link_next; lent != 0; lent = blocks_[lent].link_next) {
-    note({blocks_[lent].begin, blocks_[lent].size});
-  }
-}
-
-template <class F>
-void DeviceHeap::for_users_before(Owner owner, BlockId hole, UnitRange range, F&& f) const {
-  const PageId first = range.begin >> page_shift_;
-  const PageId end = ((range.begin + range.size - 1) >> page_shift_) + 1;
-  for (StreamIndex stream = 0; stream < uses_.streams(); ++stream) {
-    if (streams_.is_after_one(owner, stream, streams_.last_free(stream))) continue;
-    // What was freed later in these pages is not of this hole.
-    const Epoch epoch = std::min(uses_.last(stream, first, end), blocks_[hole].extra);
-    if (epoch != 0 && !streams_.is_after_one(owner, stream, epoch)) f(stream, epoch);
-  }
-}
-
-DriverStatus DeviceHeap::come_after(const Terms& terms, BlockId hole, UnitRange range) {
-  const Owner owner = terms.owner();
-  const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner || terms.unordered) return DriverStatus::ok;
-  if (freed_by != kAnyone) {
-    return streams_.order_after(owner, freed_by, home_.freed_in(hole, range));
-  }
-  DriverStatus status = DriverStatus::ok;
-  for_users_before(owner, hole, range, [&](StreamIndex stream, Epoch epoch) {
-    if (status == DriverStatus::ok) status = streams_.order_after_one(owner, stream, epoch);
-  });
-  return status;
-}
-
-DriverStatus DeviceHeap::come_after(const Terms& terms, const std::vector<UnitRange>& ranges) {
-  for (const UnitRange& range : ranges) {
-    DriverStatus status = DriverStatus::ok;
-    home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
-      if (status == DriverStatus::ok) status = come_after(terms, hole, part);
-    });
-    if (status != DriverStatus::ok) return status;
-  }
-  return DriverStatus::ok;
-}
-
-Epoch DeviceHeap::busy_until(Owner owner, BlockId hole, UnitRange range) {
-  const Owner freed_by = blocks_[hole].owner;
-  if (freed_by == owner || takes_any()) return 0;
-  Epoch until = 0;
-  if (freed_by != kAnyone) {
-    const Epoch epoch = home_.freed_in(hole, range);
-    return streams_.ask_after(owner, freed_by, epoch) ? 0 : epoch;
-  }
-  for_users_before(owner, hole, range, [&](StreamIndex stream, Epoch epoch) {
-    if (!streams_.ask_after_one(owner, stream, epoch)) until = std::max(until, epoch);
-  });
-  return until;
-}
-
-Epoch DeviceHeap::busy_until(Owner owner, const std::vector<UnitRange>& ranges) {
-  Epoch until = 0;
-  for (const UnitRange& range : ranges) {
-    home_.for_each_part(range, [&](BlockId hole, UnitRange part) {
-      until = std::max(until, busy_until(owner, hole, part));
-    });
-  }
-  return until;
-}
-
-Bitmap DeviceHeap::busy_pages(Owner owner) {
-  Bitmap busy(home_.max_pages());
-  if (takes_any()) return busy;
-  const Frames& frames = home_.frames();
-  for (StreamIndex stream = 0; stream < uses_.streams(); ++stream) {
-    if (streams_.ask_after_one(owner, stream, streams_.last_free(stream))) continue;
-    uses_.for_each_page(stream, [&](PageId page, Epoch epoch) {
-      if (busy.test(page) || !home_.is_present(page)) return;
-      if (streams_.is_after_one(owner, stream, epoch)) return;
-      busy.set_range(frames.begin(page), frames.end(page));
-    });
-  }
-  return busy;
-}
-
 DeviceHeap::Placed DeviceHeap::in_hole_of_any(const Fit& fit, Unit size, const Terms& terms) {
   if (streams_.several()) {
-    const DriverStatus status = come_after(terms, fit.hole, {fit.begin, size});
+    const DriverStatus status = earlier_.come_after(terms, fit.hole, {fit.begin, size});
     if (status != DriverStatus::ok) return failure(status);
   }
   return in_hole(fit, size);
@@ -221,7 +127,7 @@ DeviceHeap::Placed DeviceHeap::search_among_streams(Unit size, Owner owner, cons
       if (ends_search(placed)) return placed;
     }
   }
-  const Bitmap busy = busy_pages(owner);
+  const Bitmap busy = earlier_.busy_pages(owner);
   Reach done = all;
   done.except = &busy;
   if (use_windows()) {
@@ -268,7 +174,7 @@ void DeviceHeap::free_among_streams(BlockId block, Owner owner) {
   note_streams();
   const Unit size = blocks_[block].size;
   const Epoch epoch = streams_.note_free(owner);
-  note_uses(block, owner, epoch);
+  earlier_.note(block, owner, epoch);
   free_block(block, owner, epoch);
   if (streams_.watches_captures() && streams_.sets().pool_of(owner) != 0) {
     streams_.note_captured_free(block, owner);

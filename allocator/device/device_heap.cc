@@ -57,7 +57,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       streams_(driver, device),
       home_mapper_(driver, device, vmm_, page_bytes_, share_of(properties, options), home_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
-      uses_(home_.max_pages()),
+      earlier_(home_, blocks_, streams_, options.cross_stream),
       room_(home_mapper_, lenders_, page_units_),
       refused_(home_, streams_),
       captured_(mapper_),
@@ -72,7 +72,7 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
 
 DeviceHeap::Placed DeviceHeap::in_window(const WindowSpot& spot, const Terms& terms) {
   if (streams_.several()) {
-    const DriverStatus status = come_after(terms, mapper_.windows().home_ranges(spot));
+    const DriverStatus status = earlier_.come_after(terms, mapper_.windows().home_ranges(spot));
     if (status != DriverStatus::ok) return failure(status);
   }
   const BlockId id = blocks_.make();

@@ -26,6 +26,7 @@
 #include "allocator/base/status.h"
 #include "allocator/device/captured_pools.h"
 #include "allocator/device/demand.h"
+#include "allocator/device/earlier_users.h"
 #include "allocator/device/home_mapper.h"
 #include "allocator/device/inner_pools.h"
 #include "allocator/device/lenders.h"
@@ -41,7 +42,6 @@
 #include "allocator/heap/home.h"
 #include "allocator/heap/loading.h"
 #include "allocator/heap/placement.h"
-#include "allocator/stream/page_uses.h"
 #include "allocator/stream/stream_ledger.h"
 
 namespace gapless {
@@ -317,22 +317,6 @@ class DeviceHeap {
   [[nodiscard]] bool holds_apart() const {
     return options_.cross_stream == CrossStream::never || streams_.watches_captures();
   }
-  /// Whether memory is taken wherever it lies, whoever has to be waited for.
-  [[nodiscard]] bool takes_any() const { return options_.cross_stream == CrossStream::wait; }
-  /// A block that the owner used is about to be freed.
-  void note_uses(BlockId block, Owner owner, Epoch epoch);
-  /// Calls f(stream, epoch) for those that used that part of everyone's hole, freed in that epoch,
-  /// which the owner's stream is not known to come after.
-  template <class F>
-  void for_users_before(Owner owner, BlockId hole, UnitRange range, F&& f) const;
-  /// Lets the owner's stream come after those who used that memory before.
-  DriverStatus come_after(const Terms& terms, BlockId hole, UnitRange range);
-  DriverStatus come_after(const Terms& terms, const std::vector<UnitRange>& ranges);
-  /// When memory was freed there last that it would have to wait for; 0: nobody.
-  Epoch busy_until(Owner owner, BlockId hole, UnitRange range);
-  Epoch busy_until(Owner owner, const std::vector<UnitRange>& ranges);
-  /// Frames that it would have to wait for, by page.
-  [[nodiscard]] Bitmap busy_pages(Owner owner);
   /// What streams freed so many epochs ago or before is everyone's from now on.
   void settle(Epoch age);
   class Choice;
@@ -464,7 +448,7 @@ class DeviceHeap {
   HomeMapper home_mapper_;
   WindowMapper mapper_;
   StreamDemand stream_demand_;
-  PageUses uses_;
+  EarlierUsers earlier_;
   int requests_ = 0;  // that are being served: one, and its parts
   Lenders lenders_;
   Room room_;

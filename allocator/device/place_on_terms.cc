@@ -91,7 +91,7 @@ DeviceHeap::Placed DeviceHeap::grow_and_place(PageRange pages, Unit size, const 
   const BlockId below = home_.hole_below(pages.first, reach);
   DriverStatus status = DriverStatus::ok;
   if (below != 0 && streams_.watches_captures()) {  // which may not be had now
-    status = come_after(terms, below, {blocks_[below].begin, blocks_[below].size});
+    status = earlier_.come_after(terms, below, {blocks_[below].begin, blocks_[below].size});
   }
   if (status == DriverStatus::ok) {
     const Owner owner = below != 0 ? blocks_[below].owner : reach.owner;
@@ -165,7 +165,7 @@ DriverStatus DeviceHeap::map_window(WindowPlan plan, Unit size, const Terms& ter
     if (status == DriverStatus::ok && plan.missing != 0) status = DriverStatus::out_of_memory;
   }
   if (status == DriverStatus::ok && streams_.several()) {
-    status = come_after(terms, mapper_.home_ranges(plan, size));
+    status = earlier_.come_after(terms, mapper_.home_ranges(plan, size));
   }
   if (status == DriverStatus::ok) status = mapper_.map(plan, home_mapper_.handles(), size, spot);
   if (status != DriverStatus::ok) {
