@@ -87,6 +87,17 @@ TEST_F(Sleep, MemoryGoesAndComesBackAtTheSameAddresses) {
   finish();
 }
 
+// Access is given to neighbours at once, in the home and in a window, and not page by page.
+TEST_F(Sleep, NeighboursWakeTogether) {
+  start({.capacity = 128 * MiB});
+  fill();
+  ASSERT_EQ(allocator->sleep_pool(kWeights, false), Status::ok);
+  const std::uint64_t before = calls(DriverCall::mem_set_access);
+  ASSERT_EQ(allocator->wake_pool(kWeights), Status::ok);
+  EXPECT_EQ(calls(DriverCall::mem_set_access), before + 2);  // the home's, and the window's
+  finish();
+}
+
 // The host reads the contents: after all work that writes them, whatever stream that is on.
 TEST_F(Sleep, WorkInFlightIsDoneFirst) {
   start({.capacity = 128 * MiB, .keep_contents = true});
