@@ -100,6 +100,8 @@ class DeviceMemory {
   /// Whether any process's memory here ever kept contents: else there is nothing to forget. For any
   /// thread.
   [[nodiscard]] static bool ever_kept() { return ever_kept_.load(std::memory_order_relaxed); }
+  /// Whether so much more may be kept in host memory.
+  [[nodiscard]] bool may_keep(std::uint64_t bytes) const;
   /// Fills with `value`, `width` bytes of it (1, 2 or 4) over and over.
   bool fill(DeviceAddress target, std::uint32_t value, std::uint32_t width, std::uint64_t bytes);
 
@@ -108,8 +110,6 @@ class DeviceMemory {
     DeviceIndex device = 0;
     std::map<std::uint64_t, std::uint64_t> used;  // offset -> bytes
   };
-  /// Whether so much more may be kept in host memory.
-  [[nodiscard]] bool may_keep(std::uint64_t bytes) const;
   [[nodiscard]] bool may_keep_head(std::uint64_t bytes) const;
   [[nodiscard]] std::optional<std::vector<PhysicalRange>> resolve(DeviceAddress address,
                                                                   std::uint64_t bytes) const;

@@ -49,6 +49,8 @@ int simgpu_flag_known(const void* numbers, std::uint64_t size, std::uint64_t cou
       Memory()->flag_known(device_address(numbers), size, count, Knowledge::likely, flags));
 }
 
+bool simgpu_may_keep(std::uint64_t bytes) { return Memory()->may_keep(bytes); }
+
 bool simgpu_read_values(void* target, const void* address, std::uint64_t bytes) {
   return Memory()->read(target, device_address(address), bytes);
 }

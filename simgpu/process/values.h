@@ -43,6 +43,8 @@ SIMGPU_API bool simgpu_knows_any(const void* address, std::uint64_t bytes);
 /// Returns the least that is known of those.
 SIMGPU_API int simgpu_flag_known(const void* numbers, std::uint64_t size, std::uint64_t count,
                                  unsigned char* flags);
+/// Whether so many bytes of contents would be kept now; of more, only the first few are.
+SIMGPU_API bool simgpu_may_keep(std::uint64_t bytes);
 /// False where the range is no memory of a device.
 SIMGPU_API bool simgpu_read_values(void* target, const void* address, std::uint64_t bytes);
 SIMGPU_API void simgpu_write_values(void* address, const void* source, std::uint64_t bytes,

@@ -138,6 +138,10 @@ bool is_small(const at::Tensor& tensor) {
          bytes_of(tensor) <= kMostBytes;
 }
 
+bool is_worth_knowing(const at::Tensor& tensor) {
+  return is_small(tensor) || (is_integer(tensor) && simgpu_may_keep(bytes_of(tensor)));
+}
+
 int knowledge_of(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return kKnown;
   const Extent extent = extent_of(tensor);

@@ -28,6 +28,10 @@ bool is_integer(const at::Tensor& tensor);
 /// Whether it is small enough to compute with: numbers that programs steer by are.
 bool is_small(const at::Tensor& tensor);
 
+/// Whether it is of use to know its numbers: they are computed with, or are flags and places, of
+/// which programs read a part, and would be kept.
+bool is_worth_knowing(const at::Tensor& tensor);
+
 /// What is known of its numbers, of the least known one; of no numbers everything.
 int knowledge_of(const at::Tensor& tensor);
 

@@ -34,34 +34,37 @@ bool may_steer(const at::Tensor& tensor) {
 ValueKernel::ValueKernel(OperatorFacts facts, c10::SafeKernelFunction kernel)
     : facts_(std::move(facts)), kernel_(std::move(kernel)) {}
 
-void ValueKernel::forget(const Stack& results, const std::vector<at::Tensor>& written) const {
+template <class F>
+bool ValueKernel::each_made(const Stack& results, const std::vector<at::Tensor>& written,
+                            F&& f) const {
   for (const at::Tensor& tensor : written) {
-    if (is_on_device(tensor)) forget_values(tensor);
+    if (is_on_device(tensor) && !f(tensor)) return false;
   }
-  if (results.empty()) return;  // there are none yet
+  if (results.empty()) return true;  // there are none yet
   const std::size_t first = results.size() - facts_.fresh.size();
   for (const std::size_t i : c10::irange(facts_.fresh.size())) {
     if (!facts_.fresh[i]) continue;
-    each_tensor(results[first + i], [](const at::Tensor& tensor) {
-      if (is_on_device(tensor)) forget_values(tensor);
-      return true;
+    const bool all = each_tensor(results[first + i], [&](const at::Tensor& tensor) {
+      return !is_on_device(tensor) || f(tensor);
     });
+    if (!all) return false;
   }
+  return true;
+}
+
+void ValueKernel::forget(const Stack& results, const std::vector<at::Tensor>& written) const {
+  (void)each_made(results, written, [](const at::Tensor& tensor) {
+    forget_values(tensor);
+    return true;
+  });
 }
 
 void ValueKernel::note_captured(void* graph, const Stack& results,
                                 const std::vector<at::Tensor>& written) const {
-  for (const at::Tensor& tensor : written) {
-    if (is_on_device(tensor)) note_written_by(graph, tensor);
-  }
-  const std::size_t first = results.size() - facts_.fresh.size();
-  for (const std::size_t i : c10::irange(facts_.fresh.size())) {
-    if (!facts_.fresh[i]) continue;
-    each_tensor(results[first + i], [&](const at::Tensor& tensor) {
-      if (is_on_device(tensor)) note_written_by(graph, tensor);
-      return true;
-    });
-  }
+  (void)each_made(results, written, [&](const at::Tensor& tensor) {
+    note_written_by(graph, tensor);
+    return true;
+  });
 }
 
 // Null where the operator looks at one tensor alone.
@@ -292,7 +295,10 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (inside.where().graph != nullptr) {
     note_captured(inside.where().graph, *stack, written);
   }
-  const bool computed = computes && (computation.done || compute(op, computation));
+  const auto compute_now = [&] {
+    return each_made(*stack, written, is_worth_knowing) && compute(op, computation);
+  };
+  const bool computed = computes && (computation.done || compute_now());
   if (computed) {
     keep(facts_, computation, *stack, written);
   } else if (!facts_.copies) {  // what is copied as bytes takes along what is known of them
@@ -302,7 +308,9 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     if (follows) return keep_certain(*follows, *stack);
   }
   if (!kept.empty() && (counts || !computed)) guess(kept, *stack);
-  if (part) keep_part(op, facts_, *part, *stack, written);
+  if (part && each_made(*stack, written, is_small)) {
+    keep_part(op, facts_, *part, *stack, written);
+  }
 }
 
 }  // namespace gapless::simgpu

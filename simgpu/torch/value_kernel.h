@@ -31,6 +31,9 @@ class ValueKernel final : public c10::OperatorKernel {
  private:
   using Stack = torch::jit::Stack;
 
+  /// Calls f(tensor) for what the operator has made or written to on the device; false where f was.
+  template <class F>
+  bool each_made(const Stack& results, const std::vector<at::Tensor>& written, F&& f) const;
   void forget(const Stack& results, const std::vector<at::Tensor>& written) const;
   void note_captured(void* graph, const Stack& results,
                      const std::vector<at::Tensor>& written) const;

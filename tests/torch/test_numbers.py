@@ -40,6 +40,32 @@ def test_what_is_written_to_some_places_is_known_there(dryrun):
         assert (rows[0]["estimates_from"]["kind"], rows[0]["estimates_from"]["line"]) == ("integer", "train.py:10")
 
 
+LARGE_RESULTS = """
+import resource, torch
+
+def resident():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+
+place = torch.arange(20000, device="cuda")
+before = resident()
+torch.zeros(20000, 0, device="cuda") @ torch.zeros(0, 20000, device="cuda")  # the gradient of an expert that got nothing
+apart = place[:, None] - place  # how far one is from another, for a bias
+angles = torch.outer(place[:16000] * 0.5, place[:16000] * 0.25)
+partly = torch.empty_like(place)
+partly[:4] = place[:4]
+apart = partly[:, None] - partly
+assert resident() - before < 200 * 1024, resident() - before
+few = place[:2000, None] - place[:2000]
+assert few[7, 5].item() == 2
+"""
+
+
+def test_what_is_too_large_to_be_kept_is_not_computed(dryrun):
+    """A mixture of experts took the host's memory for gradients of experts that got nothing: zeros, which are known."""
+    _, rows = dryrun("--gpu", "24GiB", program=LARGE_RESULTS)
+    assert rows[0]["fits"] is True and rows[0]["estimates_from"] is None
+
+
 BY_ELEMENT = """
 import torch
 
