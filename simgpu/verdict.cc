@@ -58,7 +58,12 @@ std::string how_it_ended(const ProcessFacts& facts) {
   std::string text;
   switch (facts.end.how) {
     case How::not_known:
-      if (!facts.exception) return "it left no word of its end: it was killed, most likely";
+      if (!facts.exception) {
+        return facts.host_memory_ran_out
+                   ? "it left no word of its end: it was killed, most likely by the system, since "
+                     "this machine's own memory had run out"
+                   : "it left no word of its end: it was killed, most likely";
+      }
       text = "it was ended by others on its way out";
       break;
     case How::running:
@@ -76,6 +81,9 @@ std::string how_it_ended(const ProcessFacts& facts) {
       break;
     case How::signalled:
       text = fmt::format("it was ended by {}", signal_name(facts.end.code));
+      if (facts.end.code == SIGKILL && facts.host_memory_ran_out) {
+        text += " when this machine's own memory had run out";
+      }
       break;
   }
   if (facts.exception) {

@@ -71,6 +71,8 @@ struct ProcessFacts {
   bool thread_ended = false;
   /// It is a helper of the command's, and the command ended with an error.
   bool command_failed = false;
+  /// The system ended processes since this machine's own memory had run out.
+  bool host_memory_ran_out = false;
   /// The exception that ended it, where its language has such and told.
   struct Exception {
     std::string type;

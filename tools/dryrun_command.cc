@@ -120,7 +120,7 @@ int run(DryrunArguments& arguments) {
   const FitsRun& first = runs.front();
   const int status = first.end.ended.status();
   if (rows.empty()) {
-    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, status, no_gpu_because));
+    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, first.end.ended, no_gpu_because));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }

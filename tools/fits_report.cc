@@ -228,7 +228,7 @@ std::string why_nothing(const std::string& program, const WatchedEnd& end, const
   }
   if (end.by == WatchedEnd::By::user) return "it had used no GPU when it was interrupted";
   const int status = end.ended.status();
-  std::string text = no_gpu_used(program, status, why);
+  std::string text = no_gpu_used(program, end.ended, why);
   if (status != 0 && why.empty() && !words.empty()) text += ": " + why_it_ended(words);
   return status != 0 ? text + hint_of(words) : text;
 }

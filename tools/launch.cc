@@ -19,6 +19,7 @@
 #include "allocator/base/error.h"
 #include "allocator/device/options.h"
 #include "simgpu/preload_path.h"
+#include "tools/memory_kills.h"
 
 namespace gapless::tools {
 namespace {
@@ -187,6 +188,7 @@ void keep_piped_input(const std::vector<std::string>& command) {
 }
 
 Ended run_program(const std::vector<std::string>& command, const Variables& variables) {
+  const MemoryKills kills;
   int failed[2];
   if (pipe2(failed, O_CLOEXEC) != 0) throw InputError("pipe: " + std::string(std::strerror(errno)));
   const HeldSignals held({SIGINT, SIGTERM, SIGHUP});
@@ -214,7 +216,8 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
   if (error != 0) cannot_start(command, error);
   const bool by_signal = WIFSIGNALED(status);
-  return {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status), passed_on};
+  return {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status), passed_on,
+          kills.any()};
 }
 
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,

@@ -29,6 +29,8 @@ struct Ended {
   bool by_signal = false;
   int code = 0;           // its exit status, or the signal
   bool was_told = false;  // this process was told to end meanwhile, and passed that on
+  // The system ended processes meanwhile since this machine's memory had run out.
+  bool memory_ran_out = false;
 
   /// As a shell has it: 128 + the signal that ended it.
   [[nodiscard]] int status() const { return by_signal ? 128 + code : code; }

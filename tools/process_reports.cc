@@ -196,6 +196,7 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
       return other.pid == report.pid && other.image > report.image;
     });
     report.facts = facts_of(report, end_of(report, started, is_last_image));
+    report.facts.host_memory_ran_out = started.memory_ran_out;
     report.facts.command_failed = report.pid != started.pid && started.status() != 0;
     report.verdict = simgpu::judge(report.facts);
   }

@@ -1,6 +1,7 @@
 #include "tools/simulated_run.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -126,10 +127,14 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   return variables;
 }
 
-std::string no_gpu_used(const std::string& program, int status, const std::string& why) {
+std::string no_gpu_used(const std::string& program, const Ended& ended, const std::string& why) {
+  const int status = ended.status();
   std::string text =
       status == 0 ? "the program used no GPU"
                   : fmt::format("{} ended with status {} before it used a GPU", program, status);
+  if (ended.by_signal && ended.code == SIGKILL && ended.memory_ran_out) {
+    text += ", when this machine's own memory had run out";
+  }
   if (!why.empty()) {
     text += "; " + why;
   } else if (status == 0) {

@@ -47,7 +47,7 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
 
 /// Why there is nothing to show of a program that used no GPU. `why`: what a process said of it
 /// (simgpu/process/no_gpu.h), where one did.
-std::string no_gpu_used(const std::string& program, int status, const std::string& why);
+std::string no_gpu_used(const std::string& program, const Ended& ended, const std::string& why);
 
 /// What a command begins with: "gapless fits: on simulated GPUs (16GiB). Sizes are real; ..."
 std::string headline(const std::string& command, const SimulatedGpus& gpus);

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/memory_kills.h"
+
 namespace gapless::tools {
 namespace {
 
@@ -100,6 +102,7 @@ WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ende
 WatchedEnd run_watched(const std::vector<std::string>& command, const Variables& variables,
                        const Watching& watching, LeftRunning& left) {
   const CountedInterrupts counted;
+  const MemoryKills kills;
   const pid_t child = start_program(command, variables, watching.output);
   WatchedEnd end;
   Stop stop(child);
@@ -122,8 +125,9 @@ WatchedEnd run_watched(const std::vector<std::string>& command, const Variables&
     usleep(20'000);
   }
   if (!stop.begun()) end.by = wait_for(left, watching, begin);
-  end.ended = WIFSIGNALED(status) ? Ended{child, true, WTERMSIG(status)}
-                                  : Ended{child, false, WEXITSTATUS(status)};
+  const bool by_signal = WIFSIGNALED(status);
+  end.ended = {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status),
+               /*was_told=*/false, kills.any()};
   return end;
 }
 

@@ -183,6 +183,18 @@ TEST(Verdict, OtherErrorsLeaveItOpenAndSayWhich) {
   EXPECT_THAT(judge(ended(How::running, 0)).reason, HasSubstr("still running"));
 }
 
+// The program did nothing wrong, and its GPU had room: where to look is this machine.
+TEST(Verdict, ThatTheHostsMemoryRanOutIsSaid) {
+  ProcessFacts killed = ended(How::signalled, SIGKILL);
+  killed.host_memory_ran_out = true;
+  EXPECT_EQ(judge(killed).reason,
+            "it was ended by SIGKILL when this machine's own memory had run out");
+  killed.end = {How::not_known, 0};  // a rank's
+  EXPECT_THAT(judge(killed).reason, HasSubstr("since this machine's own memory had run out"));
+  killed.end = {How::signalled, SIGTERM};
+  EXPECT_EQ(judge(killed).reason, "it was ended by SIGTERM");
+}
+
 TEST(Verdict, WhatFoundNoGpuIsNotCounted) {
   ProcessFacts facts = ended(How::exited, 0);
   facts.not_simulated = {"cuFoo"};
