@@ -187,9 +187,10 @@ class DeviceHeap {
   }
 
   /// Returns wholly free pages and idle windows to the driver, until at most `keep_bytes` are
-  /// reserved. Waits for the device.
+  /// reserved. Waits for the device; capture_unsupported where a graph is captured. Where the
+  /// driver refuses to take some, `unknown` or its answer, and the rest is returned.
   DriverStatus trim(std::uint64_t keep_bytes);
-  /// Returns everything; no block may be live.
+  /// Returns everything; invalid_value where a block is live.
   DriverStatus release_all();
 
   [[nodiscard]] std::uint64_t reserved_bytes() const { return home_mapper_.reserved_bytes(); }

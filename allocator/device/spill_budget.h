@@ -4,6 +4,7 @@
 //   allocated in all   ----- spilled -----|----------- 8 peaks without -----------|--> given back
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "allocator/device/demand.h"
@@ -17,7 +18,7 @@ class SpillBudget {
   [[nodiscard]] bool is_allowed() const { return most_bytes_ != 0; }
   /// What may come from the host when it gave so much.
   [[nodiscard]] std::uint64_t bytes_left(std::uint64_t there_bytes) const {
-    return most_bytes_ - there_bytes;
+    return most_bytes_ - std::min(most_bytes_, there_bytes);
   }
   /// A request is about to be served from there.
   void note_wanted(const Demand& demand) { last_volume_bytes_ = demand.volume_bytes; }
