@@ -17,20 +17,20 @@ DeviceHeap::Placed DeviceAllocator::place_in_begun_pool(StreamHandle stream, con
   request.arena = &arena_of(index);
   DeviceHeap& heap = request.arena->heap;
   const Owner general = heap.streams().number_of(stream);
-  if (heap.is_asleep(index)) return {Status::invalid_argument};
+  if (heap.pools().is_asleep(index)) return {Status::invalid_argument};
   bool capturing = false;
   DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) asked = heap.streams().ask_capturing({device_, stream}, capturing);
   if (asked != DriverStatus::ok) return DeviceHeap::Placed::failed(asked);
   pool.captured = pool.captured || capturing;
-  request.owner = heap.owner_in_pool(general, index);
+  request.owner = heap.pools().owner_in(general, index);
   DeviceHeap::Placed placed;
   if (pool.no_split) {
     const auto page_units = static_cast<Unit>(heap.page_bytes() / kUnitBytes);
     request.units = align_up(request.units, page_units);
     placed = heap.place_in_whole_pages(request.units, request.owner, general, capturing);
   } else {
-    heap.set_lends(index, pool.lends());
+    heap.pools().set_lends(index, pool.lends());
     placed = heap.place_in_pool(request.units, request.owner, general, capturing, demand);
   }
   return placed;
@@ -47,7 +47,7 @@ void DeviceAllocator::note_pool_block(PoolIndex index, std::uint64_t bytes) {
 bool DeviceAllocator::open_pools(Unit units) {
   std::vector<PoolIndex> pools;
   pools_.for_each([&](const PrivatePool& pool) {
-    if (!pool.use_on_oom || pool.captured || main_.heap.is_asleep(pool.index)) return;
+    if (!pool.use_on_oom || pool.captured || main_.heap.pools().is_asleep(pool.index)) return;
     pools.push_back(pool.index);
   });
   return !pools.empty() && main_.heap.open_pools(pools, units);
@@ -67,14 +67,14 @@ void DeviceAllocator::give_up_if_unused(const PrivatePool& pool) {
   if (nvtx_ != nullptr) tell_pool_is_gone(pool.index);
   if (const auto found = sourced_.find(pool.index); found != sourced_.end()) {
     DeviceHeap& heap = found->second->arena.heap;
-    heap.open_pool(pool.index);
+    heap.pools().open(pool.index);
     statistics_.retries += static_cast<std::int64_t>(heap.counters().retries);
     spent_.push_back(std::move(found->second));
     sourced_.erase(found);
     pools_.reuse(pool.index);
     drop_spent();
   } else {
-    main_.heap.give_up_pool(pool.index, pool.captured);
+    main_.heap.pools().give_up(pool.index, pool.captured);
   }
   note_memory();  // pages that were asleep are gone
   pools_.forget(pool.index);
@@ -101,7 +101,7 @@ Status DeviceAllocator::retain_pool(PoolId id) {
 }
 
 void DeviceAllocator::make_pool(PoolId id) {
-  for (const PoolIndex emptied : main_.heap.take_emptied_pools()) pools_.reuse(emptied);
+  for (const PoolIndex emptied : main_.heap.pools().take_emptied()) pools_.reuse(emptied);
   pools_.retain(id);
   watches_frees_ = true;
 }
@@ -132,7 +132,7 @@ Status DeviceAllocator::end_pool(PoolId id) {
   main_.heap.serve(0);
   const PrivatePool& pool = *pools_.find(id);
   if (pool.captured && !main_.heap.streams().any_capturing()) {
-    arena_of(pool.index).heap.unite_pool(pool.index);
+    arena_of(pool.index).heap.pools().unite(pool.index);
   }
   for_each_arena([&](Arena& arena) { arena.heap.streams().watch_captures(pools_.active()); });
   give_up_if_unused(pool);
@@ -176,7 +176,7 @@ Status DeviceAllocator::set_pool_no_split(PoolId id, bool no_split) {
   // Blocks that share pages stay that way.
   if (pool == nullptr || (no_split && pool->live_blocks != 0)) return Status::invalid_argument;
   pool->no_split = no_split;
-  main_.heap.set_lends(pool->index, pool->lends());
+  main_.heap.pools().set_lends(pool->index, pool->lends());
   return Status::ok;
 }
 
@@ -219,7 +219,7 @@ std::uint64_t DeviceAllocator::pool_live_bytes(PoolId id) const {
 
 std::vector<PoolDebt> DeviceAllocator::read_owed_to_pools() const {
   std::vector<PoolDebt> owed;
-  main_.heap.lenders().for_each_owed([&](PoolIndex pool, std::uint64_t units) {
+  main_.heap.pools().lenders().for_each_owed([&](PoolIndex pool, std::uint64_t units) {
     owed.push_back({pool_id(pool), units * kUnitBytes});
   });
   return owed;
@@ -236,11 +236,11 @@ PoolState DeviceAllocator::checkpoint_pool(PoolId id) {
   PrivatePool* const pool = pools_.find(id);
   if (pool == nullptr) return state;
   pool->checkpointed = true;
-  arena_of(pool->index).heap.set_lends(pool->index, false);
+  arena_of(pool->index).heap.pools().set_lends(pool->index, false);
   const DeviceHeap& heap = arena_of(pool->index).heap;
   for_each_block_of(pool->index, [&](BlockId block, const Block& facts) {
     state.blocks.push_back(
-        {heap.address_of(block), heap.place_of(block), facts.owner, facts.extra});
+        {heap.address_of(block), heap.known_places().of(block), facts.owner, facts.extra});
   });
   return state;
 }
@@ -269,18 +269,19 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
   std::vector<Place> places;
   places.reserve(wanted.size());
   for (const auto& [address, block] : wanted) places.push_back(block->place);
-  if (!heap.could_be_at(places, pool->index, leaving)) return Status::invalid_argument;
+  if (!heap.known_places().could_be_at(places, pool->index, leaving))
+    return Status::invalid_argument;
   ++pool->users;  // it stays while it has no block for a moment
   restores_ = true;
   for (const BlockId id : leaving) {
     delta.freed.push_back(heap.address_of(id));
     free_block(arena, arena.take(delta.freed.back()));
   }
-  heap.unite_for_restore(pool->index);
+  heap.pools().unite_for_restore(pool->index);
   if (check_ != nullptr) MemoryCheck::note_call_site({});  // no request's
   for (const auto& [address, block] : wanted) {
     // The pool may have been given up and made again meanwhile.
-    const Owner owner = heap.owner_in_pool(block->owner, pool->index);
+    const Owner owner = heap.pools().owner_in(block->owner, pool->index);
     const DeviceHeap::Placed placed = heap.place_at(block->place, owner);
     const std::uint64_t bytes = block->place.spot.size * kUnitBytes;
     note_pool_block(pool->index, bytes);
@@ -299,7 +300,7 @@ Status DeviceAllocator::restore_pool(const PoolState& state, PoolDelta& delta) {
 Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
   const std::scoped_lock lock(lock_);
   const PrivatePool* const pool = pools_.find(id);
-  if (pool == nullptr || main_.heap.is_asleep(pool->index) || is_pinned(pool->index) ||
+  if (pool == nullptr || main_.heap.pools().is_asleep(pool->index) || is_pinned(pool->index) ||
       !arena_of(pool->index).heap.uses_vmm()) {
     return Status::invalid_argument;
   }
@@ -319,7 +320,7 @@ Status DeviceAllocator::sleep_pool(PoolId id, bool save) {
   ++statistics_.syncs;
   saved_.keep(pool->index, std::move(contents));
   // Halfway, some pages were other ones for a moment.
-  if (!main_.heap.is_asleep(pool->index)) (void)restore_contents(pool->index);
+  if (!main_.heap.pools().is_asleep(pool->index)) (void)restore_contents(pool->index);
   note_memory();
   return status == DriverStatus::ok ? Status::ok : Status::driver_error;
 }
@@ -328,7 +329,7 @@ Status DeviceAllocator::wake_pool(PoolId id) {
   const std::scoped_lock lock(lock_);
   const PrivatePool* const pool = pools_.find(id);
   if (pool == nullptr) return Status::invalid_argument;
-  DriverStatus status = main_.heap.wake(pool->index);
+  DriverStatus status = main_.heap.pools().wake(pool->index);
   note_memory();
   if (status == DriverStatus::ok) status = restore_contents(pool->index);
   if (status == DriverStatus::ok) return Status::ok;

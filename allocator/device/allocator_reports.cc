@@ -126,9 +126,9 @@ Status DeviceAllocator::trim(std::uint64_t keep_bytes) {
     pools_.for_each([&](const PrivatePool& pool) {
       if (pool.users != 0 || pools_.is_begun(pool.index)) return;
       DeviceHeap& heap = arena_of(pool.index).heap;
-      if (heap.is_asleep(pool.index)) return;
+      if (heap.pools().is_asleep(pool.index)) return;
       if (!pool.captured || heap.streams().synchronize() == DriverStatus::ok) {
-        heap.open_pool(pool.index);
+        heap.pools().open(pool.index);
       }
     });
   }
@@ -148,9 +148,9 @@ Status DeviceAllocator::trim_pool(PoolId id) {
   const PrivatePool* const pool = pools_.find(id);
   Status status = Status::ok;
   if (pool != nullptr && pool->users == 0 && !pool->captured && !pools_.is_begun(pool->index) &&
-      !main_.heap.is_asleep(pool->index)) {
+      !main_.heap.pools().is_asleep(pool->index)) {
     DeviceHeap& heap = arena_of(pool->index).heap;
-    heap.open_pool(pool->index);
+    heap.pools().open(pool->index);
     if (&heap != &main_.heap && heap.trim(0) != DriverStatus::ok) status = Status::driver_error;
   }
   note_memory();

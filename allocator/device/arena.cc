@@ -66,7 +66,7 @@ ArenaSums Arena::validate(const std::vector<BlockId>& held) const {
   sums.used_bytes = (live_units + window_units) * kUnitBytes;
   sums.free_bytes = heap.home().free_units() * kUnitBytes;
   sums.present_bytes = heap.home().present_pages() * heap.page_bytes();
-  sums.elsewhere_bytes = heap.pages_asleep() * heap.page_bytes() + heap.spilled_bytes();
+  sums.elsewhere_bytes = heap.pools().asleep().pages() * heap.page_bytes() + heap.spilled_bytes();
   return sums;
 }
 

@@ -1,40 +1,35 @@
-// Blocks at an address that the caller names: memory that was freed is had again where it was.
-//
-//   home     | live | hole .............. | live |     [ at, at + size ) inside one hole, or
-//   window   | live | free places ... | live     |     inside the free places of one window
+// Blocks at a place that is known (known_places.h): that of a state that is restored, or one at an
+// address that the caller names.
 #include <mutex>
 
 #include "allocator/device/device_allocator.h"
 
 namespace gapless {
 
-DeviceHeap::Placed DeviceHeap::find_at_address(DeviceAddress address, Unit size, Owner owner,
-                                               bool unordered) {
+DeviceHeap::Placed DeviceHeap::place_at(const Place& place, Owner owner) {
+  Terms terms{Reach(owner)};
+  terms.unordered = true;  // who restores a state knows in what order it is used
+  return place_there(place, terms);
+}
+
+DeviceHeap::Placed DeviceHeap::place_there(const Place& place, const Terms& terms) {
+  const WindowSpot& spot = place.spot;
+  if (place.window_address != 0) return in_window(spot, terms);
+  return in_hole_of_any({known_places().around(spot.begin), spot.begin}, spot.size, terms);
+}
+
+DeviceHeap::Placed DeviceHeap::place_at_address(DeviceAddress address, Unit size, Owner owner,
+                                                bool capturing) {
+  const Request request(*this);
   const PoolIndex pool = streams_.sets().pool_of(owner);
-  const Owner anyone = streams_.sets().anyone_in(pool);
-  Terms terms(Reach(owner, 0, anyone, pool));
-  terms.unordered = unordered;
-  if (const auto begin = home_mapper_.unit_at(address)) {
-    BlockId hole = 0;
-    home_.for_each([&](BlockId id, const Block& block) {
-      const bool usable = block.owner == owner || block.owner == anyone;
-      const bool around =
-          block.begin <= *begin && *begin < block.end() && block.end() - *begin >= size;
-      if (block.state == BlockState::hole && usable && around) hole = id;
-    });
-    if (hole == 0) return {Status::invalid_argument};
-    return in_hole_of_any({hole, *begin}, size, terms);
-  }
-  std::optional<WindowSpot> found;
-  windows().for_each([&](WindowId id, const Window& window) {
-    const std::uint64_t bytes = window.pages.size() * page_bytes_;
-    if (address < window.address || address - window.address >= bytes) return;
-    const WindowSpot spot{id, static_cast<Unit>((address - window.address) / kUnitBytes), size};
-    if (mapper_.is_there(spot, window.address) && windows().is_free(spot, terms.reach)) {
-      found = spot;
-    }
-  });
-  return found ? in_window(*found, terms) : Placed{Status::invalid_argument};
+  Terms terms(Reach(owner, 0, streams_.sets().anyone_in(pool), pool));
+  terms.unordered = capturing;
+  const auto place = known_places().free_at(address, size, terms.reach);
+  if (!place) return {Status::invalid_argument};
+  Placed placed = place_there(*place, terms);
+  if (placed.status == Status::out_of_memory) placed.status = Status::invalid_argument;
+  if (capturing) note_captured(placed, owner);
+  return placed;
 }
 
 Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, DeviceAddress address,
@@ -58,11 +53,11 @@ Status DeviceAllocator::alloc_at(std::uint64_t bytes, StreamHandle stream, Devic
     request.arena = &arena_of(index);
     DeviceHeap& heap = request.arena->heap;
     // Blocks of a no_split pool have pages of their own, wherever they lie.
-    if (heap.is_asleep(index) || pool.no_split) return Status::invalid_argument;
+    if (heap.pools().is_asleep(index) || pool.no_split) return Status::invalid_argument;
     const DriverStatus asked = heap.streams().ask_capturing({device_, stream}, capturing);
     if (asked != DriverStatus::ok) return Status::driver_error;
     pool.captured = pool.captured || capturing;
-    request.owner = heap.owner_in_pool(heap.streams().number_of(stream), index);
+    request.owner = heap.pools().owner_in(heap.streams().number_of(stream), index);
   }
   const DeviceHeap::Placed placed =
       request.arena->heap.place_at_address(address - before, units, request.owner, capturing);

@@ -58,10 +58,9 @@ DeviceHeap::DeviceHeap(Driver& driver, DeviceIndex device, const DevicePropertie
       home_mapper_(driver, device, vmm_, page_bytes_, share_of(properties, options), home_),
       mapper_(driver, device, page_bytes_, home_, blocks_, streams_, options),
       earlier_(home_, blocks_, streams_, options.cross_stream),
-      room_(home_mapper_, lenders_, page_units_),
+      pools_(blocks_, home_, streams_, home_mapper_, mapper_),
+      room_(home_mapper_, pools_.lenders(), page_units_),
       refused_(home_, streams_),
-      captured_(mapper_),
-      asleep_(blocks_, home_, streams_.sets(), home_mapper_, mapper_),
       spill_(spill_of(properties, options)),
       device_bytes_(properties.total_bytes) {
   memory().set_limit_bytes(options.limit);
@@ -212,10 +211,10 @@ DeviceHeap::Placed DeviceHeap::search_again(Unit size, Owner owner, const Demand
 }
 
 bool DeviceHeap::take_from_pools(Unit size, Reach reach) {
-  if (captured_.any_given_up() && reclaim_given_up()) return true;
-  if (!lenders_.any()) return false;
+  if (reclaim_given_up()) return true;
+  if (!pools_.lenders().any()) return false;
   const std::uint64_t missing = mapper_.plan(size, reach).missing;
-  return missing != 0 && borrow_from_pools(missing);
+  return missing != 0 && pools_.borrow(missing, room_);
 }
 
 // --- whether it fits -----------------------------------------------------------------------------
@@ -295,7 +294,7 @@ void DeviceHeap::validate() const {
   PageId of_device = vmm_ ? 0 : home_.present_pages();
   for (PageId page = 0; vmm_ && page < home_.max_pages(); ++page) {
     const bool has_memory = home_mapper_.handles()[page] != 0;
-    check(home_.is_present(page) == (has_memory || asleep_.is_asleep_at(page)),
+    check(home_.is_present(page) == (has_memory || pools_.asleep().is_asleep_at(page)),
           "a page without a handle");
     if (has_memory && !home_mapper_.is_on_host(page)) ++of_device;
   }

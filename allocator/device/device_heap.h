@@ -24,17 +24,14 @@
 
 #include "allocator/base/bytes.h"
 #include "allocator/base/status.h"
-#include "allocator/device/captured_pools.h"
 #include "allocator/device/demand.h"
 #include "allocator/device/earlier_users.h"
 #include "allocator/device/home_mapper.h"
-#include "allocator/device/inner_pools.h"
-#include "allocator/device/lenders.h"
+#include "allocator/device/known_places.h"
 #include "allocator/device/options.h"
-#include "allocator/device/place.h"
+#include "allocator/device/pool_memory.h"
 #include "allocator/device/refused_memory.h"
 #include "allocator/device/room.h"
-#include "allocator/device/sleeping_pools.h"
 #include "allocator/device/spill_budget.h"
 #include "allocator/device/stream_demand.h"
 #include "allocator/device/terms.h"
@@ -94,20 +91,16 @@ class DeviceHeap {
   }
   // --- private pools (pools.h) ------------------------------------------------------------------
 
-  /// The owner as one of that pool.
-  Owner owner_in_pool(Owner owner, PoolIndex pool);
+  /// What pools have free, and whose it is.
+  [[nodiscard]] PoolMemory& pools() { return pools_; }
+  [[nodiscard]] const PoolMemory& pools() const { return pools_; }
   /// The owner of a block that is used on `stream` too.
   Owner owner_with_use(Owner owner, const DeviceStream& stream);
   /// A block of `size` units in the pool of `owner`; `general` is the same streams outside of it.
   /// `capturing`: a graph is; then nothing is waited for, and no event touched.
   Placed place_in_pool(Unit size, Owner owner, Owner general, bool capturing, const Demand& demand);
-  /// Where a live block lies, so that one can be put there again.
-  [[nodiscard]] Place place_of(BlockId block) const;
-  /// Whether blocks could be at all of those places at once: they consist of memory that is free in
-  /// the pool, or in host memory, or belongs to these live blocks.
-  [[nodiscard]] bool could_be_at(std::span<const Place> places, PoolIndex pool,
-                                 std::span<const BlockId> leaving) const;
-  /// A block at that place, which is free in the owner's pool (could_be_at, after the others left).
+  /// A block at that place, which is free in the owner's pool (known_places.h, after the others
+  /// left).
   Placed place_at(const Place& place, Owner owner);
   /// A block of `size` units at that address, of the home or of a window, where all of it is free
   /// memory that the owner may have as it is; invalid_argument where it is not. `capturing`: a
@@ -119,32 +112,18 @@ class DeviceHeap {
   /// and holes, and keeps every address. Waits for the device. On failure all is as it was, unless
   /// the driver refuses that too.
   DriverStatus sleep(PoolIndex pool, std::span<const BlockId> blocks);
-  /// Brings memory back at every address. On failure what was not mapped yet stays asleep.
-  DriverStatus wake(PoolIndex pool) { return asleep_.wake(pool); }
-  [[nodiscard]] bool is_asleep(PoolIndex pool) const { return asleep_.is_asleep(pool); }
   /// Before a graph may be captured: what is done is known then.
   void prepare_capture();
-  /// What is free in the pool is good for all of it: its graphs run one after the other.
-  void unite_pool(PoolIndex pool);
-  /// The same, and of what is free in host memory: blocks are to be where they were (place_at).
-  void unite_for_restore(PoolIndex pool);
-  /// What is free in the pool is good for everyone; while a graph is captured, for those who freed
-  /// it: others can come after some of them only.
-  void open_pool(PoolIndex pool);
-  /// The same of all of these, to which nothing is owed either (lenders.h), for a request of `size`
-  /// units; false, and all is as it was, where it could not be had even so.
-  bool open_pools(std::span<const PoolIndex> pools, Unit size);
-  /// The pool has neither users nor blocks any more. `captured`: graphs were captured in it; its
-  /// memory is for others only after the device was waited for, which happens when it is needed.
-  void give_up_pool(PoolIndex pool, bool captured);
-  /// Whether what is free in the pool may serve others for a time (lenders.h).
-  void set_lends(PoolIndex pool, bool lends) { lenders_.set(pool, lends); }
+  /// That memory is everyone's now (PoolMemory::open), for a request of `size` units; false, and
+  /// all is as it was, where it could not be had even so.
+  bool open_pools(std::span<const PoolIndex> pools, Unit size) {
+    return pools_.open(pools, pages_lacking(size), room_);
+  }
   /// What is left for that pool (lenders.h) the requests from now on may have; 0: no pool's.
   void serve(PoolIndex pool) { room_.serve(pool); }
-  [[nodiscard]] const Lenders& lenders() const { return lenders_; }
-  /// The pools that were given up and have no memory any more, since the last call.
-  [[nodiscard]] std::vector<PoolIndex> take_emptied_pools() {
-    return std::exchange(emptied_pools_, {});
+  /// Where blocks lie, for place_at().
+  [[nodiscard]] KnownPlaces known_places() const {
+    return {blocks_, home_, home_mapper_, mapper_, streams_.sets()};
   }
 
   // --- the last resort (spill.cc) ---------------------------------------------------------------
@@ -194,8 +173,6 @@ class DeviceHeap {
   DriverStatus release_all();
 
   [[nodiscard]] std::uint64_t reserved_bytes() const { return home_mapper_.reserved_bytes(); }
-  /// Pages of the home whose memory the device has back for now.
-  [[nodiscard]] PageId pages_asleep() const { return asleep_.pages(); }
   [[nodiscard]] std::uint64_t limit_bytes() const { return memory().limit_bytes(); }
   void set_limit_bytes(std::uint64_t bytes) {
     memory().set_limit_bytes(bytes);
@@ -269,7 +246,7 @@ class DeviceHeap {
 
   /// Whose memory there is free, when `owner` used it.
   [[nodiscard]] Owner owner_of_free(Unit unit, Owner owner) {
-    return is_spilled(unit) ? owner_in_pool(owner, kSpillPool) : owner;
+    return is_spilled(unit) ? pools_.owner_in(owner, kSpillPool) : owner;
   }
   [[nodiscard]] bool may_spill(std::uint64_t pages) const {
     return pages * page_bytes_ <= spill_.bytes_left(memory().host_bytes());
@@ -291,14 +268,10 @@ class DeviceHeap {
   Placed place_beyond_pool(Unit size, Owner owner, Owner general, const Demand& demand);
   /// Whether the pool's free pages would spare new ones.
   [[nodiscard]] bool pool_spares_pages(Unit size, Owner owner, Owner general);
-  [[nodiscard]] Reach all_of_pool(PoolIndex pool);
   /// All that is free in the owner's pool and outside of any.
   [[nodiscard]] Reach in_pool_and_beside(Owner owner);
   Placed place_for_capture(Unit size, Owner owner, const Demand& demand);
   Placed take_whole_pages(Unit size, Owner owner, Owner general, bool capturing);
-  /// While a graph is captured: what other streams of it freed in the pool becomes the owner's,
-  /// where its next work comes after theirs. Whether there was any.
-  bool take_over_in_capture(Owner owner);
   /// A block was made in a capture. The window that it lies in, if it lies in one, is pinned.
   void note_captured(const Placed& placed, Owner owner);
   /// Waits for the device if pools were given up, and takes their memory. False where there is
@@ -403,9 +376,6 @@ class DeviceHeap {
   [[nodiscard]] std::uint64_t live_units() const {
     return std::uint64_t{home_.present_pages()} * page_units_ - home_.free_units();
   }
-  /// What pools have free is everyone's from now on, until that many pages are, as far as the
-  /// device has as much left for them; false where none is.
-  bool borrow_from_pools(std::uint64_t missing);
   /// Pages that a request lacks beyond all that is free here, whosever that is.
   [[nodiscard]] std::uint64_t pages_lacking(Unit size) const;
   /// The end of a step that got no memory, after that answer of the driver.
@@ -434,7 +404,7 @@ class DeviceHeap {
   [[nodiscard]] PhysicalMemory& memory() { return home_mapper_.memory(); }
   [[nodiscard]] const PhysicalMemory& memory() const { return home_mapper_.memory(); }
   [[nodiscard]] bool use_windows() const { return vmm_ && options_.windows; }
-  Placed find_at_address(DeviceAddress address, Unit size, Owner owner, bool unordered);
+  Placed place_there(const Place& place, const Terms& terms);
 
   Options options_;
   bool vmm_;
@@ -451,12 +421,9 @@ class DeviceHeap {
   StreamDemand stream_demand_;
   EarlierUsers earlier_;
   int requests_ = 0;  // that are being served: one, and its parts
-  Lenders lenders_;
+  PoolMemory pools_;
   Room room_;
   RefusedMemory refused_;
-  CapturedPools captured_;
-  SleepingPools asleep_;
-  std::vector<PoolIndex> emptied_pools_;
   SpillBudget spill_;
   std::uint64_t retries_ = 0;
   std::uint64_t misses_ = 0;

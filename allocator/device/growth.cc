@@ -62,7 +62,7 @@ DriverStatus DeviceHeap::finish_streams() {
   return status;
 }
 
-void DeviceHeap::settle_all() { open_pool(0); }
+void DeviceHeap::settle_all() { pools_.open(0); }
 
 DriverStatus DeviceHeap::trim(std::uint64_t keep_bytes) {
   const bool enough = reserved_bytes() <= keep_bytes && spilled_bytes() == 0;

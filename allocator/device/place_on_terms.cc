@@ -119,7 +119,7 @@ DriverStatus DeviceHeap::create_pages(PageId count, Owner owner, FrameOrder orde
     const auto run = home_.absent_run(static_cast<PageId>(most));
     if (!run) return DriverStatus::out_of_memory;
     if (spills && !may_spill(run->count)) return DriverStatus::out_of_memory;
-    const DriverStatus status = spills ? grow(*run, owner_in_pool(owner, kSpillPool), order, true)
+    const DriverStatus status = spills ? grow(*run, pools_.owner_in(owner, kSpillPool), order, true)
                                        : grow(*run, owner, order);
     if (status == DriverStatus::out_of_memory && on_host && !spills) {
       of_device = 0;

@@ -32,7 +32,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spill(Unit size, Owner owner, const Dema
 }
 
 DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uint64_t host_pages) {
-  const Owner spilled = owner_in_pool(owner, kSpillPool);
+  const Owner spilled = pools_.owner_in(owner, kSpillPool);
   Terms terms(Reach(owner, streams_.now()));
   terms.reach.others_pool_too = kSpillPool;
   const Placed placed = place_as_it_is(size, terms);
@@ -51,7 +51,7 @@ DeviceHeap::Placed DeviceHeap::place_in_spilled(Unit size, Owner owner, std::uin
 
 bool DeviceHeap::give_back_spilled() {
   if (memory().host_bytes() == 0) return true;
-  unite_pool(kSpillPool);
+  pools_.unite(kSpillPool);
   const Owner anyone = streams_.sets().anyone_in(kSpillPool);
   bool given_back = true;
   for (const PageRange& run : home_.free_runs(Reach(anyone, 0, anyone, kSpillPool))) {
