@@ -139,6 +139,7 @@ void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended&
     report.verdict.fits = Fits::not_known;
     report.verdict.reason =
         fmt::format("it ended well, but the command ended with status {}", started.status());
+    if (!report.facts.absent_gpu.empty()) report.verdict.reason += "; " + report.facts.absent_gpu;
   }
 }
 
@@ -157,7 +158,20 @@ void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
     report.verdict.reason =
         fmt::format("the program itself ended it, by {}, when another had failed",
                     simgpu::signal_name(end.code));
+    if (!report.facts.absent_gpu.empty()) report.verdict.reason += "; " + report.facts.absent_gpu;
   }
+}
+
+// Of the GPU with the highest number that was asked for in vain; empty where none was.
+std::string absent_gpu_in(const fs::path& folder) {
+  int highest = -1;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    int device = 0;
+    if (std::sscanf(entry.path().filename().c_str(), "absent_gpu.%d", &device) == 1) {
+      highest = std::max(highest, device);
+    }
+  }
+  return highest < 0 ? "" : text_of_file(folder / ("absent_gpu." + std::to_string(highest)));
 }
 
 }  // namespace
@@ -191,12 +205,14 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
     if (torch.is_object()) report.torch = torch;
     reports.push_back(std::move(report));
   }
+  const std::string absent_gpu = absent_gpu_in(folder);
   for (ProcessReport& report : reports) {
     const bool is_last_image = std::none_of(reports.begin(), reports.end(), [&](const auto& other) {
       return other.pid == report.pid && other.image > report.image;
     });
     report.facts = facts_of(report, end_of(report, started, is_last_image));
     report.facts.host_memory_ran_out = started.memory_ran_out;
+    report.facts.absent_gpu = absent_gpu;
     report.facts.command_failed = report.pid != started.pid && started.status() != 0;
     report.verdict = simgpu::judge(report.facts);
   }
@@ -223,6 +239,9 @@ std::vector<int> absent_ranks(const fs::path& folder) {
   return ranks;
 }
 
-std::string why_no_gpu(const fs::path& folder) { return text_of_file(folder / "no_gpu"); }
+std::string why_no_gpu(const fs::path& folder) {
+  const std::string why = text_of_file(folder / "no_gpu");
+  return why.empty() ? absent_gpu_in(folder) : why;
+}
 
 }  // namespace gapless::tools

@@ -268,6 +268,28 @@ time.sleep(60)
     assert "rank 0: not known: the program itself ended it, by SIGTERM" in text
 
 
+def test_a_program_for_more_gpus_than_there_are(dryrun):
+    """Of its first rank nobody else would know more than that the launcher ended it."""
+    text, rows = dryrun("--gpu", "1GiB", "--context", "200MiB", status=1, program="""
+import os, subprocess, sys
+import torch
+if "RANK" not in os.environ:
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "train.py"]
+    sys.exit(subprocess.run(words).returncode)
+rank = int(os.environ["RANK"])
+if rank != 0:
+    while not os.path.exists("ready"): pass
+torch.cuda.set_device(rank)
+kept = torch.empty(300 << 20, dtype=torch.uint8, device="cuda")
+open("ready", "w").close()
+import time; time.sleep(60)
+""")
+    told = "and there is GPU 0 only: have as many as the program uses, by --gpu 3x1GiB"
+    assert rows[0]["fits"] is None and told in rows[0]["reason"], text
+    text, rows = dryrun("--gpu", "1GiB", program="import torch; torch.empty(1, device='cuda:1')", status=1)
+    assert told.replace("3x", "2x") in text
+
+
 def test_children_that_use_no_gpu_have_no_rows(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
 import os, signal, subprocess, sys, torch

@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,12 +12,15 @@
 #include "simgpu/front/nccl/meeting.h"
 #include "simgpu/front/nccl/reduction.h"
 #include "simgpu/memory_model.h"
+#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/shared_usage.h"
 #include "tests/support/scratch_folder.h"
 
 namespace gapless::simgpu {
 namespace {
+
+using testing::HasSubstr;
 
 MemoryModel model_of_one_device() {
   return MemoryModel({{.total_bytes = 16 * MiB, .granularity_bytes = 2 * MiB}});
@@ -130,6 +134,27 @@ TEST(VisibleDevices, AreTakenAsTheDriverTakesThem) {
   EXPECT_EQ(visible_devices("-1", 3), Devices{});
   EXPECT_EQ(visible_devices("0,x,1", 3), (Devices{0}));
   EXPECT_EQ(visible_devices("0,0", 3), Devices{});
+}
+
+TEST(AbsentGpu, IsToldWithWhatToSayInstead) {
+  Config one;
+  one.gpus.resize(1);
+  one.installed.resize(1);
+  EXPECT_EQ(text_of_absent_gpu(1, one, "20GiB", 3),
+            "GPU 1 was asked for, and there is GPU 0 only: have as many as the program uses, by "
+            "--gpu 3x20GiB");
+  EXPECT_THAT(text_of_absent_gpu(1, one, "1xA100", -1), HasSubstr("by --gpu 2xA100"));
+  Config two;
+  two.gpus.resize(2);
+  two.installed.resize(2);
+  EXPECT_EQ(text_of_absent_gpu(3, two, "A100,T4", 4),
+            "GPU 3 was asked for, and there are 2 GPUs, from 0 on: have as many as the program "
+            "uses, 4 names after --gpu");
+  EXPECT_THAT(text_of_absent_gpu(2, two, "2xA100", 2), HasSubstr("by --gpu 3xA100"));
+  two.gpus.resize(1);
+  EXPECT_EQ(text_of_absent_gpu(1, two, "2xA100", -1),
+            "GPU 1 was asked for, and there is GPU 0 only: CUDA_VISIBLE_DEVICES hides the others "
+            "of 2");
 }
 
 TEST(Meeting, MessagesAndLettersArrive) {

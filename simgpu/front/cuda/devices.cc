@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "simgpu/front/cuda/common.h"
+#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/device_attributes.h"
 #include "simgpu/process/stream_calls.h"
 
@@ -41,7 +42,9 @@ CUDA int cuGetErrorName(int error, const char** text) { return cuGetErrorString(
 CUDA int cuDeviceGet(int* device, int ordinal) {
   const Entry entry;
   *device = ordinal;
-  return entry.process.has(ordinal) ? kSuccess : kInvalidDevice;
+  if (entry.process.has(ordinal)) return kSuccess;
+  note_absent_gpu(ordinal, entry.process.config());
+  return kInvalidDevice;
 }
 CUDA int cuDeviceGetCount(int* count) {
   const Entry entry;

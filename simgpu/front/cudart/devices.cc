@@ -5,6 +5,7 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
+#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/device_attributes.h"
 #include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
@@ -16,6 +17,12 @@ using namespace gapless::simgpu;
 namespace {
 
 constexpr int kVersion = 13000;
+
+// The answer to who wants to use a GPU that there is none of.
+int absent(const Process& process, int device) {
+  note_absent_gpu(device, process.config());
+  return answer(abi::invalid_device);
+}
 
 }  // namespace
 
@@ -37,7 +44,7 @@ CUDART int cudaGetDevice(int* device) {
 
 CUDART int cudaSetDevice(int device) {
   const Entry entry;
-  if (!entry.process.has(device)) return answer(abi::invalid_device);
+  if (!entry.process.has(device)) return absent(entry.process, device);
   entry.process.initialized = true;
   entry.process.memory.ensure_context(device);
   Process::current() = device;
@@ -46,7 +53,7 @@ CUDART int cudaSetDevice(int device) {
 
 CUDART int cudaInitDevice(int device, unsigned, unsigned) {
   const Entry entry;
-  if (!entry.process.has(device)) return answer(abi::invalid_device);
+  if (!entry.process.has(device)) return absent(entry.process, device);
   entry.process.memory.ensure_context(device);
   return abi::success;
 }
