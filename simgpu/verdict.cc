@@ -94,7 +94,7 @@ std::string how_it_ended(const ProcessFacts& facts) {
     text += fmt::format("; it had asked for what is not simulated: {}",
                         fmt::join(facts.not_simulated, ", "));
   }
-  if (!facts.absent_gpu.empty()) text += "; " + facts.absent_gpu;
+  if (!facts.too_few_gpus.empty()) text += "; " + facts.too_few_gpus;
   return text;
 }
 

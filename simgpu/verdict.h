@@ -95,9 +95,9 @@ struct ProcessFacts {
   std::optional<std::uint64_t> in_pieces_after;
   /// What it asked for that is not simulated: "cuFoo", kLinkedRuntime + "libfoo.so".
   std::vector<std::string> not_simulated;
-  /// A GPU that a process of the command asked for and that is not there: what to tell of it
-  /// (simgpu/process/absent_gpu.h).
-  std::string absent_gpu;
+  /// The command asked for more GPUs than there are: what to tell of it
+  /// (simgpu/process/too_few_gpus.h).
+  std::string too_few_gpus;
   /// Optimizers that had made no step, and had made no states, when it was stopped (--steps).
   std::uint64_t without_step = 0;
   /// It was stopped (--steps) while this went on.

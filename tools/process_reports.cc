@@ -139,7 +139,8 @@ void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended&
     report.verdict.fits = Fits::not_known;
     report.verdict.reason =
         fmt::format("it ended well, but the command ended with status {}", started.status());
-    if (!report.facts.absent_gpu.empty()) report.verdict.reason += "; " + report.facts.absent_gpu;
+    if (!report.facts.too_few_gpus.empty())
+      report.verdict.reason += "; " + report.facts.too_few_gpus;
   }
 }
 
@@ -158,20 +159,21 @@ void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
     report.verdict.reason =
         fmt::format("the program itself ended it, by {}, when another had failed",
                     simgpu::signal_name(end.code));
-    if (!report.facts.absent_gpu.empty()) report.verdict.reason += "; " + report.facts.absent_gpu;
+    if (!report.facts.too_few_gpus.empty())
+      report.verdict.reason += "; " + report.facts.too_few_gpus;
   }
 }
 
-// Of the GPU with the highest number that was asked for in vain; empty where none was.
-std::string absent_gpu_in(const fs::path& folder) {
+// What is told of the highest number; empty where there were enough.
+std::string too_few_gpus_in(const fs::path& folder) {
   int highest = -1;
   for (const auto& entry : fs::directory_iterator(folder)) {
     int device = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "absent_gpu.%d", &device) == 1) {
+    if (std::sscanf(entry.path().filename().c_str(), "too_few_gpus.%d", &device) == 1) {
       highest = std::max(highest, device);
     }
   }
-  return highest < 0 ? "" : text_of_file(folder / ("absent_gpu." + std::to_string(highest)));
+  return highest < 0 ? "" : text_of_file(folder / ("too_few_gpus." + std::to_string(highest)));
 }
 
 }  // namespace
@@ -205,14 +207,14 @@ std::vector<ProcessReport> read_reports(const fs::path& folder, const Ended& sta
     if (torch.is_object()) report.torch = torch;
     reports.push_back(std::move(report));
   }
-  const std::string absent_gpu = absent_gpu_in(folder);
+  const std::string too_few_gpus = too_few_gpus_in(folder);
   for (ProcessReport& report : reports) {
     const bool is_last_image = std::none_of(reports.begin(), reports.end(), [&](const auto& other) {
       return other.pid == report.pid && other.image > report.image;
     });
     report.facts = facts_of(report, end_of(report, started, is_last_image));
     report.facts.host_memory_ran_out = started.memory_ran_out;
-    report.facts.absent_gpu = absent_gpu;
+    report.facts.too_few_gpus = too_few_gpus;
     report.facts.command_failed = report.pid != started.pid && started.status() != 0;
     report.verdict = simgpu::judge(report.facts);
   }
@@ -241,7 +243,7 @@ std::vector<int> absent_ranks(const fs::path& folder) {
 
 std::string why_no_gpu(const fs::path& folder) {
   const std::string why = text_of_file(folder / "no_gpu");
-  return why.empty() ? absent_gpu_in(folder) : why;
+  return why.empty() ? too_few_gpus_in(folder) : why;
 }
 
 }  // namespace gapless::tools

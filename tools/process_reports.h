@@ -4,7 +4,8 @@
 //   4711.0.torch.json   simgpu/python/watch_torch.py, of those with Python and torch, where they
 //                       came to it
 //   no_gpu              why a process could use none (simgpu/process/no_gpu.h)
-//   absent_gpu.1        of one that asked for a GPU that is not there (simgpu/process/absent_gpu.h)
+//   too_few_gpus.1      of one that asked for GPU 1, which is not there
+//                       (simgpu/process/too_few_gpus.h)
 //   absent.1            of a rank that was not to run (simgpu/process/ranks.h)
 #pragma once
 

@@ -290,6 +290,23 @@ import time; time.sleep(60)
     assert told.replace("3x", "2x") in text
 
 
+def test_ranks_that_have_the_same_gpu(dryrun):
+    """NCCL has none of it (Duplicate GPU detected), so it is no program that runs."""
+    text, rows = dryrun("--gpu", "1GiB", "--context", "200MiB", status=1, program="""
+import os, subprocess, sys
+import torch, torch.distributed as dist
+if "RANK" not in os.environ:
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    sys.exit(subprocess.run(words).returncode)
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+dist.all_reduce(torch.ones(8, device="cuda"))
+""")
+    assert rows and all(row["fits"] is None for row in rows), text
+    assert "ranks 0 and 1 both have GPU 0, which NCCL refuses: have as many as the program uses, by --gpu 2x1GiB" in text
+    assert "Duplicate GPU detected" in text
+
+
 def test_children_that_use_no_gpu_have_no_rows(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
 import os, signal, subprocess, sys, torch

@@ -12,9 +12,9 @@
 #include "simgpu/front/nccl/meeting.h"
 #include "simgpu/front/nccl/reduction.h"
 #include "simgpu/memory_model.h"
-#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/config.h"
 #include "simgpu/process/shared_usage.h"
+#include "simgpu/process/too_few_gpus.h"
 #include "tests/support/scratch_folder.h"
 
 namespace gapless::simgpu {
@@ -136,7 +136,7 @@ TEST(VisibleDevices, AreTakenAsTheDriverTakesThem) {
   EXPECT_EQ(visible_devices("0,0", 3), Devices{});
 }
 
-TEST(AbsentGpu, IsToldWithWhatToSayInstead) {
+TEST(TooFewGpus, AreToldWithWhatToSayInstead) {
   Config one;
   one.gpus.resize(1);
   one.installed.resize(1);
@@ -155,13 +155,18 @@ TEST(AbsentGpu, IsToldWithWhatToSayInstead) {
   EXPECT_EQ(text_of_absent_gpu(1, two, "2xA100", -1),
             "GPU 1 was asked for, and there is GPU 0 only: CUDA_VISIBLE_DEVICES hides the others "
             "of 2");
+  EXPECT_EQ(text_of_shared_gpu(0, 1, 0, 4, one, "A100"),
+            "ranks 0 and 1 both have GPU 0, which NCCL refuses: have as many as the program uses, "
+            "by --gpu 4xA100");
+  EXPECT_EQ(text_of_shared_gpu(1, 0, 1, 2, two, "2xA100"),
+            "ranks 0 and 1 both have GPU 1, which NCCL refuses");
 }
 
 TEST(Meeting, MessagesAndLettersArrive) {
   const std::string name = "/simgpu-test-" + std::to_string(getpid());
   constexpr int kRanks = 3;
   const auto rank = [&](int me) {
-    const nccl::Meeting meeting(name, kRanks, me);
+    const nccl::Meeting meeting(name, kRanks, me, me);
     for (std::uint64_t turn = 1; turn <= 100; ++turn) {
       nccl::Message& mine = meeting.message(me, turn);
       mine.told.data[0] = static_cast<unsigned char>(turn + static_cast<unsigned>(me));
@@ -187,17 +192,29 @@ TEST(Meeting, MessagesAndLettersArrive) {
 
 TEST(Meeting, KnowsWhoHasEnded) {
   const std::string name = "/simgpu-test-ended-" + std::to_string(getpid());
-  const nccl::Meeting meeting(name, 2, 0);
+  const nccl::Meeting meeting(name, 2, 0, 0);
   EXPECT_FALSE(meeting.ended(1));  // not here yet
   const pid_t child = fork();
   if (child == 0) {
-    const nccl::Meeting theirs(name, 2, 1);
+    const nccl::Meeting theirs(name, 2, 1, 1);
     _exit(0);
   }
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_TRUE(meeting.ended(1));
   EXPECT_FALSE(meeting.ended(0));
+}
+
+TEST(Meeting, KnowsWhoHasTheSameGpu) {
+  const std::string name = "/simgpu-test-gpu-" + std::to_string(getpid());
+  const nccl::Meeting first(name, 3, 0, 0);
+  EXPECT_EQ(first.rank_on_same_gpu(), -1);  // nobody else is here yet
+  const nccl::Meeting second(name, 3, 2, 1);
+  EXPECT_EQ(first.rank_on_same_gpu(), -1);
+  const nccl::Meeting third(name, 3, 1, 0);
+  EXPECT_EQ(first.rank_on_same_gpu(), 1);
+  EXPECT_EQ(third.rank_on_same_gpu(), 0);
+  EXPECT_EQ(second.rank_on_same_gpu(), -1);
 }
 
 TEST(Reduction, CombinesEveryType) {

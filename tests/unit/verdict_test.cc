@@ -195,9 +195,9 @@ TEST(Verdict, ThatTheHostsMemoryRanOutIsSaid) {
   EXPECT_EQ(judge(killed).reason, "it was ended by SIGTERM");
 }
 
-TEST(Verdict, ThatAGpuIsNotThereIsSaid) {
+TEST(Verdict, ThatThereAreTooFewGpusIsSaid) {
   ProcessFacts rank = ended(How::exited, 1);
-  rank.absent_gpu = "GPU 1 was asked for";
+  rank.too_few_gpus = "GPU 1 was asked for";
   EXPECT_EQ(judge(rank).reason, "it ended with status 1; GPU 1 was asked for");
   rank.end = {How::exited, 0};
   EXPECT_EQ(judge(rank).fits, Verdict::Fits::yes);  // it may have looked how many there are

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "simgpu/front/cuda/common.h"
-#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/device_attributes.h"
 #include "simgpu/process/stream_calls.h"
+#include "simgpu/process/too_few_gpus.h"
 
 using namespace gapless;
 using namespace gapless::simgpu;

@@ -5,10 +5,10 @@
 
 #include "allocator/base/bytes.h"
 #include "simgpu/front/cudart/common.h"
-#include "simgpu/process/absent_gpu.h"
 #include "simgpu/process/device_attributes.h"
 #include "simgpu/process/python_watch.h"
 #include "simgpu/process/stream_calls.h"
+#include "simgpu/process/too_few_gpus.h"
 #include "simgpu/process/torch_values.h"
 
 using namespace gapless;

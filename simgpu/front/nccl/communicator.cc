@@ -9,6 +9,7 @@
 
 #include "simgpu/process/library_handle.h"
 #include "simgpu/process/ranks.h"
+#include "simgpu/process/too_few_gpus.h"
 
 namespace gapless::simgpu::nccl {
 namespace {
@@ -39,8 +40,15 @@ const char* name_of(int operation) {
   return operation >= 0 && operation < 9 ? names[operation] : "?";
 }
 
+// The thread's.
+std::string& error_text() {
+  thread_local std::string text;
+  return text;
+}
+
 // Whether all others that have come to this collective do the same.
 bool agrees(const Communicator& communicator, std::uint64_t number, const Signature& mine) {
+  if (communicator.shares_its_gpu()) return false;
   for (int other = 0; other < communicator.ranks; ++other) {
     Check& check = communicator.meeting->check(other, number);
     if (check.number.load(std::memory_order_acquire) != number) continue;
@@ -107,16 +115,22 @@ int run(std::deque<Operation> operations) {
 
 }  // namespace
 
-Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
+const std::string& last_error() { return error_text(); }
+
+Communicator* Communicator::join(const std::string& name, int ranks, int rank, int device) {
   auto made = std::make_unique<Communicator>();
   made->name = name;
   made->ranks = ranks;
   made->rank = rank;
-  made->device = Process::current();
+  made->device = device;
   made->sent.resize(static_cast<std::size_t>(ranks), 0);
   made->received.resize(static_cast<std::size_t>(ranks), 0);
   made->absent.resize(static_cast<std::size_t>(ranks), false);
-  if (ranks > 1) made->meeting = std::make_unique<Meeting>(name, ranks, rank);
+  if (ranks > 1) {
+    const Entry entry;
+    made->meeting =
+        std::make_unique<Meeting>(name, ranks, rank, entry.process.installed_index(device));
+  }
   const Ranks& run = ranks_from_environment();
   if (run.all() || ranks == 1) return made.release();
   // Who is who is known where all ranks meet, or only one runs; else where all that run have come.
@@ -128,6 +142,18 @@ Communicator* Communicator::join(const std::string& name, int ranks, int rank) {
     }
   }
   return made.release();
+}
+
+bool Communicator::shares_its_gpu() const {
+  const int other = meeting == nullptr ? -1 : meeting->rank_on_same_gpu();
+  if (other < 0) return false;
+  const Entry entry;
+  const int gpu = entry.process.installed_index(device);
+  note_shared_gpu(gpu, rank, other, ranks, entry.process.config());
+  error_text() = "Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
+                 std::to_string(other) + " both on GPU " + std::to_string(gpu);
+  std::fprintf(stderr, "simgpu: NCCL: %s\n", last_error().c_str());
+  return true;
 }
 
 int Communicator::first_present() const {

@@ -47,8 +47,11 @@ struct Communicator {
   /// taken to do what the first that runs does.
   std::vector<bool> absent;
 
-  /// Throws std::runtime_error where there is no shared memory.
-  static Communicator* join(const std::string& name, int ranks, int rank);
+  /// On that device of the process. Throws std::runtime_error where there is no shared memory.
+  static Communicator* join(const std::string& name, int ranks, int rank, int device);
+
+  /// Whether it has the GPU of another rank that has come. Says so then, and last_error() does.
+  [[nodiscard]] bool shares_its_gpu() const;
 
   [[nodiscard]] int first_present() const;
   /// Once all that run have come, the others are absent.
@@ -56,6 +59,9 @@ struct Communicator {
   /// All ranks are this process's: none is absent.
   void all_here();
 };
+
+/// What the process was last told of an error, as ncclGetLastError() says it.
+const std::string& last_error();
 
 /// One step of an operation.
 enum class Progress { waiting, done, refused };

@@ -36,7 +36,7 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 }  // namespace
 
 std::size_t Meeting::checks_at() const {
-  return whole_pages(sizeof(Header) + sizeof(int) * static_cast<std::size_t>(ranks_));
+  return whole_pages(sizeof(Header) + sizeof(Member) * static_cast<std::size_t>(ranks_));
 }
 
 std::size_t Meeting::messages_at() const {
@@ -47,7 +47,8 @@ std::size_t Meeting::letters_at() const {
   return messages_at() + whole_pages(2 * sizeof(Message) * static_cast<std::size_t>(ranks_));
 }
 
-Meeting::Meeting(const std::string& name, int ranks, int rank) : ranks_(ranks), rank_(rank) {
+Meeting::Meeting(const std::string& name, int ranks, int rank, int gpu)
+    : ranks_(ranks), rank_(rank) {
   const auto n = static_cast<std::size_t>(ranks);
   bytes_ = letters_at() + whole_pages(kLetters * n * n * sizeof(Letter));
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -60,7 +61,8 @@ Meeting::Meeting(const std::string& name, int ranks, int rank) : ranks_(ranks), 
   close(file);
   if (at == MAP_FAILED) throw std::runtime_error("mmap " + name + ": " + std::strerror(error));
   base_ = static_cast<char*>(at);
-  header().pids[rank].store(getpid());
+  header().members[rank].gpu.store(gpu);
+  header().members[rank].pid.store(getpid());
   if (header().joined.fetch_add(1) + 1 == ranks) {
     shm_unlink(name.c_str());  // all are here
   } else {
@@ -88,8 +90,16 @@ Meeting::Letter& Meeting::letter(int from, int to, std::uint64_t number) const {
 }
 
 bool Meeting::ended(int rank) const {
-  const int pid = header().pids[rank].load();
+  const int pid = header().members[rank].pid.load();
   return pid != 0 && kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+int Meeting::rank_on_same_gpu() const {
+  const int gpu = header().members[rank_].gpu.load();
+  for (int other = 0; other < ranks_; ++other) {
+    if (other != rank_ && came(other) && header().members[other].gpu.load() == gpu) return other;
+  }
+  return -1;
 }
 
 }  // namespace gapless::simgpu::nccl

@@ -54,9 +54,9 @@ struct Message {
 
 class Meeting {
  public:
-  /// Joins the meeting of that name, making it where it is not there yet. Throws
-  /// std::runtime_error.
-  Meeting(const std::string& name, int ranks, int rank);
+  /// Joins the meeting of that name, making it where it is not there yet, with that GPU of all that
+  /// are installed. Throws std::runtime_error.
+  Meeting(const std::string& name, int ranks, int rank, int gpu);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -81,16 +81,22 @@ class Meeting {
   [[nodiscard]] Letter& letter(int from, int to, std::uint64_t number) const;
 
   /// Whether that rank has joined; and how many have.
-  [[nodiscard]] bool came(int rank) const { return header().pids[rank].load() != 0; }
+  [[nodiscard]] bool came(int rank) const { return header().members[rank].pid.load() != 0; }
   [[nodiscard]] int joined() const { return header().joined.load(); }
 
   /// Whether that rank joined, and its process has ended since.
   [[nodiscard]] bool ended(int rank) const;
+  /// A rank that joined with the same GPU, which NCCL does not have; -1 where none did.
+  [[nodiscard]] int rank_on_same_gpu() const;
 
  private:
+  struct Member {
+    std::atomic<int> pid;  // 0: not here yet; written last
+    std::atomic<int> gpu;
+  };
   struct Header {
     std::atomic<int> joined;
-    std::atomic<int> pids[1];  // one for each rank
+    Member members[1];  // one for each rank
   };
   [[nodiscard]] Header& header() const { return *reinterpret_cast<Header*>(base_); }
   [[nodiscard]] std::size_t checks_at() const;

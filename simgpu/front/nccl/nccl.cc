@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -38,16 +39,23 @@ enum Kind : int {
   kSplit
 };
 
-int join(Communicator** made, const std::string& name, int ranks, int rank) {
+int join(Communicator** made, const std::string& name, int ranks, int rank, int device) {
   if (ranks < 1 || rank < 0 || rank >= ranks) return kInvalidArgument;
   simgpu_guess("libnccl.so.2");
   try {
-    *made = Communicator::join(name, ranks, rank);
+    *made = Communicator::join(name, ranks, rank, device);
   } catch (const std::runtime_error& error) {
     std::fprintf(stderr, "simgpu: NCCL: %s\n", error.what());
     return kSystemError;
   }
-  return kSuccess;
+  if (!(*made)->shares_its_gpu()) return kSuccess;
+  delete std::exchange(*made, nullptr);  // the others learn of it in their first collective
+  return kInvalidUsage;
+}
+
+bool has(int device) {
+  const Entry entry;
+  return entry.process.has(device);
 }
 
 // Of each byte whether it is known; empty where all are.
@@ -104,7 +112,7 @@ NCCL const char* ncclGetErrorString(int result) {
       return "invalid usage";
   }
 }
-NCCL const char* ncclGetLastError(const Communicator*) { return ""; }
+NCCL const char* ncclGetLastError(const Communicator*) { return last_error().c_str(); }
 NCCL int ncclGetUniqueId(UniqueId* id) {
   std::random_device random;
   std::memset(id, 0, sizeof *id);
@@ -114,7 +122,7 @@ NCCL int ncclGetUniqueId(UniqueId* id) {
 }
 NCCL int ncclCommInitRank(Communicator** made, int ranks, UniqueId id, int rank) {
   id.text[sizeof id.text - 1] = '\0';
-  return join(made, id.text, ranks, rank);
+  return join(made, id.text, ranks, rank, Process::current());
 }
 NCCL int ncclCommInitRankConfig(Communicator** made, int ranks, UniqueId id, int rank, void*) {
   return ncclCommInitRank(made, ranks, id, rank);
@@ -127,10 +135,10 @@ NCCL int ncclCommInitAll(Communicator** made, int count, const int* devices) {
   UniqueId id;
   ncclGetUniqueId(&id);
   for (int rank = 0; rank < count; ++rank) {
-    if (const int result = join(&made[rank], id.text, count, rank); result != kSuccess) {
-      return result;
-    }
-    made[rank]->device = devices == nullptr ? rank : devices[rank];
+    const int device = devices == nullptr ? rank : devices[rank];
+    if (!has(device)) return kInvalidArgument;
+    const int result = join(&made[rank], id.text, count, rank, device);
+    if (result != kSuccess) return result;
     made[rank]->all_here();
   }
   return kSuccess;
@@ -188,7 +196,7 @@ NCCL int ncclCommSplit(Communicator* parent, int color, int key, Communicator** 
   if (parent->meeting != nullptr) {
     // The choices travel as bytes of the host's: by a meeting of their own.
     const std::string name = parent->name + "-" + std::to_string(++parent->number);
-    const Meeting meeting(name, parent->ranks, parent->rank);
+    const Meeting meeting(name, parent->ranks, parent->rank, parent->rank);
     Message& mine = meeting.message(parent->rank, 1);
     std::memcpy(mine.told.data, &choices[0], sizeof(Choice));
     mine.turn.store(1, std::memory_order_release);
@@ -214,7 +222,7 @@ NCCL int ncclCommSplit(Communicator* parent, int color, int key, Communicator** 
   }
   return join(made,
               parent->name + "-" + std::to_string(parent->number) + "c" + std::to_string(color),
-              count, rank);
+              count, rank, parent->device);
 }
 
 NCCL int ncclMemAlloc(void** address, std::size_t bytes) {

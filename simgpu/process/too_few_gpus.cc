@@ -1,0 +1,80 @@
+#include "simgpu/process/too_few_gpus.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "simgpu/process/ranks.h"
+
+namespace gapless::simgpu {
+namespace {
+
+// A number beyond this is no GPU's but a mistake.
+constexpr int kMostNumbers = ProcessRecord::kDevices;
+
+// "2xA100" -> "A100"; nothing where GPUs differ.
+std::string one_of(const std::string& gpus) {
+  if (gpus.find(',') != std::string::npos) return {};
+  const std::size_t digits = gpus.find_first_not_of("0123456789");
+  const bool has_count = digits != 0 && digits != std::string::npos && gpus[digits] == 'x';
+  return has_count ? gpus.substr(digits + 1) : gpus;
+}
+
+std::string have_as_many(int count, const std::string& gpus) {
+  const std::string number = std::to_string(count);
+  const std::string kind = one_of(gpus);
+  return ": have as many as the program uses, " +
+         (kind.empty() ? number + " names after --gpu" : "by --gpu " + number + "x" + kind);
+}
+
+std::string gpus_in_environment() {
+  const char* const gpus = std::getenv("SIMGPU_GPUS");
+  return gpus == nullptr ? "A100" : gpus;
+}
+
+// The command takes the one of the highest number.
+void keep(int number, const std::string& text) {
+  const char* const folder = std::getenv("SIMGPU_REPORT_DIR");
+  if (folder == nullptr || *folder == '\0' || number < 0 || number >= kMostNumbers) return;
+  const std::string path = std::string(folder) + "/too_few_gpus." + std::to_string(number);
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return;
+  std::fputs(text.c_str(), file);
+  std::fclose(file);
+}
+
+}  // namespace
+
+std::string text_of_absent_gpu(int device, const Config& config, const std::string& gpus,
+                               int local_ranks) {
+  const auto visible = static_cast<int>(config.gpus.size());
+  const auto installed = static_cast<int>(config.installed.size());
+  std::string text = "GPU " + std::to_string(device) + " was asked for, and there ";
+  text += visible == 1 ? "is GPU 0 only" : "are " + std::to_string(visible) + " GPUs, from 0 on";
+  if (device < installed) {
+    return text + ": CUDA_VISIBLE_DEVICES hides the others of " + std::to_string(installed);
+  }
+  return text + have_as_many(std::max(device + 1, local_ranks), gpus);
+}
+
+std::string text_of_shared_gpu(int installed_index, int rank, int other, int ranks,
+                               const Config& config, const std::string& gpus) {
+  const std::string text = "ranks " + std::to_string(std::min(rank, other)) + " and " +
+                           std::to_string(std::max(rank, other)) + " both have GPU " +
+                           std::to_string(installed_index) + ", which NCCL refuses";
+  return static_cast<int>(config.installed.size()) < ranks ? text + have_as_many(ranks, gpus)
+                                                           : text;
+}
+
+void note_absent_gpu(int device, const Config& config) {
+  if (config.gpus.empty()) return;
+  keep(device, text_of_absent_gpu(device, config, gpus_in_environment(),
+                                  rank_variable("LOCAL_WORLD_SIZE")));
+}
+
+void note_shared_gpu(int installed_index, int rank, int other, int ranks, const Config& config) {
+  keep(ranks - 1,
+       text_of_shared_gpu(installed_index, rank, other, ranks, config, gpus_in_environment()));
+}
+
+}  // namespace gapless::simgpu
