@@ -182,6 +182,9 @@ json reason_of(const ProcessReport& report, const json& request) {
       break;
   }
   std::string text = verdict.reason + lines_text(member(report.torch, "exception"));
+  if (const json assertion = member(report.torch, "assertion"); assertion.is_object()) {
+    text += "; " + assertion.value("text", "") + lines_text(assertion);
+  }
   if (verdict.caught != 0) {
     text += fmt::format("; out of memory {} before, first {}", times(verdict.caught), what);
   }
@@ -224,6 +227,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"out_of_memory", request},
         {"end", end_of(report.facts.end)},
         {"exception", member(report.torch, "exception")},
+        {"assertion", member(report.torch, "assertion")},
         {"compiled", member(report.torch, "compiled")},
         {"drew_from", member(report.torch, "drew_from")},
         {"replaced_settings", member(report.torch, "replaced_settings")},

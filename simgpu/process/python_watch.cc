@@ -1,6 +1,7 @@
 #include "simgpu/process/python_watch.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -17,6 +18,7 @@ namespace {
 std::atomic<bool> watched{false};
 PythonCallback reads_callback;
 PythonCallback estimate_callback;
+PythonCallback assertion_callback;
 PythonCallback end_callback;
 
 bool wanted() {
@@ -88,11 +90,20 @@ void tell_python_of_reads(unsigned long long count) { reads_callback(count); }
 
 void tell_python_of_estimate(int what) { estimate_callback(static_cast<unsigned long long>(what)); }
 
+void tell_python_of_assertion(const char* what) {
+  if (assertion_callback.is_set()) {
+    assertion_callback(reinterpret_cast<unsigned long long>(what));
+  } else {
+    std::fprintf(stderr, "gapless: %s: a kernel's assertion does not hold\n", what);
+  }
+}
+
 }  // namespace gapless::simgpu
 
-extern "C" void simgpu_watch(void* reads, void* estimated, void* ended) {
+extern "C" void simgpu_watch(void* reads, void* estimated, void* asserted, void* ended) {
   gapless::simgpu::reads_callback.set(reads);
   gapless::simgpu::estimate_callback.set(estimated);
+  gapless::simgpu::assertion_callback.set(asserted);
   gapless::simgpu::end_callback.set(ended);
 }
 

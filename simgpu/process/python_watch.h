@@ -24,15 +24,19 @@ void tell_python_of_reads(unsigned long long count);
 /// For the first time, something followed from what nobody knows (Estimate). Call it without the
 /// lock.
 void tell_python_of_estimate(int what);
+/// A kernel's assertion does not hold. Told on stderr where Python is not there. Call it without
+/// the lock.
+void tell_python_of_assertion(const char* what);
 
 }  // namespace gapless::simgpu
 
 extern "C" {
 /// Python's functions, each null to be told no more: `reads(count)` at the 1,000th, 10,000th, ...
 /// time that the host reads back from one place what nobody knows, `estimated(what)` when something
-/// followed from that, for the first time of each kind, `ended()` before the process ends by _exit
-/// or exec. Call it with Python's lock.
-SIMGPU_API void simgpu_watch(void* reads, void* estimated, void* ended);
+/// followed from that, for the first time of each kind, `asserted(text)` when a kernel's assertion
+/// does not hold (the address of a C string), `ended()` before the process ends by _exit or exec.
+/// Call it with Python's lock.
+SIMGPU_API void simgpu_watch(void* reads, void* estimated, void* asserted, void* ended);
 /// What reports of this process are to be named, without their endings; empty where it used no GPU.
 SIMGPU_API const char* simgpu_report_stem();
 /// An optimizer has made a step.

@@ -1,5 +1,6 @@
 #include "simgpu/process/values.h"
 
+#include "simgpu/abi/runtime_abi.h"
 #include "simgpu/process/process.h"
 #include "simgpu/process/python_watch.h"
 
@@ -81,6 +82,15 @@ void simgpu_estimated(int what) {
 void simgpu_needs_capability(int capability) {
   const Entry entry;
   entry.process.recorder.needed(capability);
+}
+
+void simgpu_asserts(const char* what) {
+  {
+    const Entry entry;
+    if (entry.process.kernel_error != gapless::simgpu::abi::success) return;
+    entry.process.kernel_error = gapless::simgpu::abi::assertion;
+  }
+  gapless::simgpu::tell_python_of_assertion(what);
 }
 
 SimgpuUnknown simgpu_unknown() {

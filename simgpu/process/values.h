@@ -62,6 +62,10 @@ SIMGPU_API void simgpu_estimated(int what);
 /// An operator runs that is for this compute capability and newer: 80 for 8.0.
 SIMGPU_API void simgpu_needs_capability(int capability);
 
+/// A kernel's assertion does not hold, as `what` says: as on a GPU the process can do nothing more
+/// with it.
+SIMGPU_API void simgpu_asserts(const char* what);
+
 /// What the program was started with (config.h).
 struct SimgpuUnknown {
   bool noise = false;

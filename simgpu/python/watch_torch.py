@@ -34,7 +34,7 @@ RECORD = os.environ.get("SIMGPU_RECORD")
 library = ctypes.CDLL(None)  # libsimgpu.so is preloaded
 library.simgpu_report_stem.restype = ctypes.c_char_p
 _callbacks = ctypes.PyDLL(None)  # what keeps functions of Python's is called with the lock
-_callbacks.simgpu_watch.argtypes, _callbacks.simgpu_watch.restype = [ctypes.py_object] * 3, None
+_callbacks.simgpu_watch.argtypes, _callbacks.simgpu_watch.restype = [ctypes.py_object] * 4, None
 _callbacks.simgpu_watch_sites.argtypes, _callbacks.simgpu_watch_sites.restype = [ctypes.py_object], None
 _NO_FUNCTION = ctypes.py_object()
 
@@ -42,7 +42,7 @@ _NO_FUNCTION = ctypes.py_object()
 def _nothing_yet() -> dict:
     # "thread_out_of_memory": of a thread that nobody caught it in
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
-            "first_estimates": {}, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
+            "first_estimates": {}, "assertion": None, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
             "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False,
             "assert_passed_over": None, "states_of_first_step": {}, "offloaded_bytes": 0}
 
@@ -223,10 +223,14 @@ def _out_of_memory(device, asked, _total, free):
     _write()
 
 
+def _printable(text) -> str:
+    """A file may be named anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
 @_quietly
 def _read_back(count):
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode()  # a file may be named anything
-                   for c in str(_current_lines()["line"]))
+    line = _printable(_current_lines()["line"])
     print(f"simgpu: {line} has read back data that no kernel computed, {count:,} times from the "
           "same place; if a loop waits for a value, it waits for ever", file=sys.stderr, flush=True)
 
@@ -236,6 +240,14 @@ def _estimate(what):
     """The first of its kind (ProcessRecord's Estimate) followed from what nobody knows."""
     kind = ("number", "integer", "bound", "flag", "size")[what]
     state["first_estimates"] = {**state["first_estimates"], kind: {"step": state["steps"], **_current_lines()}}
+
+
+@_quietly
+def _assertion(address):
+    """What does not hold is a C string there. The error that the program gets comes with a later call, as on a GPU."""
+    state["assertion"] = {"text": ctypes.string_at(address).decode(), "step": state["steps"], **_current_lines()}
+    print(f"simgpu: {_printable(state['assertion']['line'])}: {state['assertion']['text']}: a kernel's assertion does not hold",
+          file=sys.stderr, flush=True)
 
 
 def _as_torchs_own(function):
@@ -531,11 +543,11 @@ def _watch():
     sys.excepthook = _in_main
     torch._tensor_str._str = _makes_text(torch._tensor_str._str)
     torch.Tensor.__format__ = _makes_text(torch.Tensor.__format__)
-    _callbacks.simgpu_watch(_read_back, _estimate, _quietly(_end))
+    _callbacks.simgpu_watch(_read_back, _estimate, _assertion, _quietly(_end))
 
     def last():
         _quietly(_end)()
-        _callbacks.simgpu_watch(_NO_FUNCTION, _NO_FUNCTION, _NO_FUNCTION)
+        _callbacks.simgpu_watch(*[_NO_FUNCTION] * 4)
         for more in at_exit:
             more()
 

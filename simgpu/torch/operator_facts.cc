@@ -152,6 +152,7 @@ OperatorFacts OperatorFacts::of(const c10::OperatorHandle& op) {
   if (facts.name == "aten::where.self") facts.guess = Guess::choice;
   if (facts.base == "aten::any") facts.guess = Guess::any;
   if (facts.base == "aten::sum" || facts.base == "aten::count_nonzero") facts.guess = Guess::count;
+  facts.indices = IndexCheck::of(op);
   return facts;
 }
 

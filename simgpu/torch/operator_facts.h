@@ -13,6 +13,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "simgpu/torch/index_checks.h"
+
 namespace gapless::simgpu {
 
 struct OperatorFacts {
@@ -60,6 +62,7 @@ struct OperatorFacts {
   enum class Most { numbers, along_dim, unbounded } most = Most::numbers;
   bool one_at_least = false;          // of anything, as there is of what differs
   std::vector<std::size_t> sized_by;  // the arguments whose numbers its result's size follows from
+  IndexCheck indices;
 
   static OperatorFacts of(const c10::OperatorHandle& op);
 };

@@ -229,6 +229,9 @@ void ValueKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return kernel_.callBoxed(op, keys, stack);
   }
 
+  if (!captures) {
+    if (const auto failure = facts_.indices.failure(arguments)) simgpu_asserts(failure->c_str());
+  }
   if (facts_.for_ampere || (facts_.for_ampere_in_bfloat16 && arguments[0].isTensor() &&
                             arguments[0].toTensor().scalar_type() == at::kBFloat16)) {
     simgpu_needs_capability(80);

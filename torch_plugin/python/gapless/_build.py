@@ -35,8 +35,8 @@ KINDS = {
     # libsimgpu.so, whose functions it calls, is in the process before it.
     "numbers": Kind("library that computes numbers on simulated GPUs", "libsimgpu_torch",
                     tuple(f"simgpu/torch/{name}.cc" for name in ("certain_flags", "computation", "device_tensor", "drawn_numbers",
-                                                                 "guesses", "install", "list_elements", "operator_facts",
-                                                                 "partly_known", "sparse_kernel", "value_kernel")),
+                                                                 "guesses", "index_checks", "install", "list_elements",
+                                                                 "operator_facts", "partly_known", "sparse_kernel", "value_kernel")),
                     ("simgpu/torch/*.h", "simgpu/process/values.h", "simgpu/process/api.h"), (), ("-ltorch_cpu", "-lc10")),
 }
 RETRY_SECONDS = 3600  # ranks and restarts are not to compile again and again what does not compile
