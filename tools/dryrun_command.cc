@@ -18,6 +18,7 @@
 #include "tools/estimates_from.h"
 #include "tools/fits_report.h"
 #include "tools/inputs.h"
+#include "tools/lacking_kernels.h"
 #include "tools/launch.h"
 #include "tools/left_behind.h"
 #include "tools/other_nodes.h"
@@ -81,6 +82,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   for (json& row : run.rows) {
     row["ranks_not_run"] = run.absent;
     judge_estimates(row, arguments.gpus.estimates);
+    judge_kernels(row);
     if (arguments.gpus.worst_case) note_worst_case(row);
   }
   if (run.rows.empty()) {

@@ -229,6 +229,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"exception", member(report.torch, "exception")},
         {"assertion", member(report.torch, "assertion")},
         {"compiled", member(report.torch, "compiled")},
+        {"built_for", member(report.torch, "built_for")},
         {"drew_from", member(report.torch, "drew_from")},
         {"replaced_settings", member(report.torch, "replaced_settings")},
         {"estimates_from", estimates_of(report)},

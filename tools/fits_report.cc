@@ -11,6 +11,7 @@
 #include "tools/dryrun_rows.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/lacking_kernels.h"
 #include "tools/last_words.h"
 #include "tools/left_open.h"
 #include "tools/native_lines.h"
@@ -298,6 +299,7 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       std::vector<std::string> notes;
       judge(row, end, allocator);
       judge_estimates(row, judging.estimates);
+      judge_kernels(row);
       if (row["fits"].is_null()) {
         row["reason"] = row["reason"].get<std::string>() + hint_of(words);
       }

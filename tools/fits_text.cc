@@ -12,6 +12,7 @@
 #include "allocator/base/terminal_text.h"
 #include "tools/dryrun_rows.h"
 #include "tools/json_values.h"
+#include "tools/lacking_kernels.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 
@@ -69,11 +70,12 @@ std::string headroom_text(const json& row) {
 // "yes, but": what it is stands under the table.
 std::string short_verdict(const json& row) {
   const std::string verdict = row["verdict"];
-  return verdict.ends_with("newer GPUs")      ? "on newer GPUs"  // whatever else
-         : verdict.starts_with("yes, but")    ? "yes, but"
-         : verdict.starts_with("yes, by")     ? "by estimates"
-         : verdict.starts_with("yes, at the") ? "at the most"
-                                              : verdict;
+  return verdict.ends_with("newer GPUs")        ? "on newer GPUs"  // whatever else
+         : verdict.ends_with(kWithAnotherBuild) ? "another build"
+         : verdict.starts_with("yes, but")      ? "yes, but"
+         : verdict.starts_with("yes, by")       ? "by estimates"
+         : verdict.starts_with("yes, at the")   ? "at the most"
+                                                : verdict;
 }
 
 std::string verdicts(const std::vector<FitsRun>& runs, bool colour, std::size_t columns) {

@@ -11,6 +11,7 @@
 #include "tools/cards_of_size.h"
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/lacking_kernels.h"
 #include "tools/older_gpu.h"
 #include "tools/same_program.h"
 
@@ -155,7 +156,8 @@ std::vector<std::string> left_open(const nlohmann::json& row) {
   for (const std::string& note :
        {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), steps_note(row),
         offloaded_note(row), tight_note(row), collectives_note(row), not_simulated_note(row),
-        assert_note(row), older_gpu_note(row), smaller_cards_note(row), found_kernels_note(row)}) {
+        assert_note(row), lacking_kernels_note(row), older_gpu_note(row), smaller_cards_note(row),
+        found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

@@ -423,7 +423,8 @@ def _write(**more):
         return
     rank = os.environ.get("RANK", "")
     report = {"torch": torch.__version__, "rank": int(rank) if rank.isdigit() else None,
-              "allocator": torch.cuda.get_allocator_backend(), "compiled": _compiled(), **state, **more}
+              "allocator": torch.cuda.get_allocator_backend(), "compiled": _compiled(),
+              "built_for": (torch._C._cuda_getArchFlags() or "").split(), **state, **more}
     try:
         report["devices"] = _devices()
     except RuntimeError:  # an allocator of the user's own, which counts nothing

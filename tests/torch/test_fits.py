@@ -451,3 +451,15 @@ def test_nothing_is_printed_that_the_program_does_not_print(fits):
     said = fits("import torch, torch.distributed\ntorch.zeros(9).cuda()\nprint('all')", "--gpu", "1GiB", "--show-output")
     assert "all" in said.out + said.err
     assert "Warning" not in said.out + said.err and "watch_" not in said.out + said.err
+
+
+def test_a_gpu_that_this_pytorch_has_no_kernels_for(dryrun, fits):
+    """PyTorch for CUDA 13 has none for compute capability 7.0. (It says so itself, where its words are seen.)"""
+    told = "has kernels for compute capability 7.5, 8.0, 8.6, 9.0, 10.0, 12.0, and none for 7.0"
+    for gpu, verdict in (("V100", "yes, with another build of PyTorch"), ("T4", "yes")):
+        program = "import torch; x = torch.ones(9, device='cuda')"
+        error, rows = dryrun("--gpu", gpu, program=program)
+        assert (rows[0]["fits"], rows[0]["verdict"]) == (True, verdict)
+        assert (told in error) is (gpu == "V100")
+        said = fits(program, "--gpu", gpu)
+        assert said.row["verdict"] == verdict and ("another build" in said.out) is (gpu == "V100")
