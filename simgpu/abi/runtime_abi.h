@@ -15,6 +15,7 @@ enum Error : int {
   memory_allocation = 2,
   initialization_error = 3,
   cudart_unloading = 4,
+  invalid_configuration = 9,
   invalid_symbol = 13,
   invalid_memcpy_direction = 21,
   insufficient_driver = 35,

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "simgpu/process/device_code.h"
+#include "simgpu/process/kernel_shape.h"
 #include "simgpu/process/process.h"
-#include "simgpu/ptx/launch.h"
 
 namespace gapless::simgpu {
 
@@ -22,12 +22,6 @@ namespace gapless::simgpu {
 /// it before.
 SIMGPU_API void start_variable(DeviceMemory& memory, const ptx::Variable& variable,
                                DeviceAddress address);
-
-struct KernelShape {
-  ptx::Dim3 grid{1, 1, 1};
-  ptx::Dim3 block{1, 1, 1};
-  unsigned dynamic_shared_bytes = 0;
-};
 
 /// What the kernel does when it runs, for Streams::submit: nothing inside an operator of PyTorch's.
 /// The arguments are read now. Process::kernel_error tells how it went.

@@ -307,6 +307,20 @@ dist.all_reduce(torch.ones(8, device="cuda"))
     assert "Duplicate GPU detected" in text
 
 
+@pytest.mark.one_torch
+def test_a_grid_that_no_gpu_takes(dryrun):
+    """However much memory there is, attention ends with the 65,536th text of a batch. (2.15 asks several times.)"""
+    program = """
+import sys, torch
+q = torch.randn(int(sys.argv[1]), 2, 16, 32, device="cuda", dtype=torch.half)
+torch.nn.functional.scaled_dot_product_attention(q, q, q)
+"""
+    _, (row,) = dryrun("--gpu", "A100", program=program, arguments=("65535",))
+    assert row["fits"] is True
+    _, (row,) = dryrun("--gpu", "A100", program=program, arguments=("65536",), status=1)
+    assert row["fits"] is None and "CUDA error: invalid configuration argument" in row["reason"]
+
+
 def test_children_that_use_no_gpu_have_no_rows(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
 import os, signal, subprocess, sys, torch

@@ -9,6 +9,7 @@
 #include "simgpu/abi/runtime_abi.h"
 #include "simgpu/process/device_memory.h"
 #include "simgpu/process/gpu_profile.h"
+#include "simgpu/process/kernel_shape.h"
 #include "simgpu/process/ranks.h"
 #include "simgpu/process/streams.h"
 #if __has_include(<driver_types.h>)
@@ -294,6 +295,18 @@ TEST(Streams, CaptureFollowsEventsAcrossStreams) {
   streams.destroy(b);
   streams.destroy(a);
   EXPECT_FALSE(streams.known(a));
+}
+
+TEST(KernelShape, NoGpuTakesMoreThanThat) {
+  EXPECT_TRUE(is_launchable({{INT32_MAX, 65535, 65535}, {1024, 1, 1}}));
+  EXPECT_TRUE(is_launchable({{0, 1, 1}, {4, 4, 64}}));
+  for (const ptx::Dim3 grid : {ptx::Dim3{1U << 31, 1, 1}, {1, 65536, 1}, {1, 1, 65536}}) {
+    EXPECT_FALSE(is_launchable({grid, {1, 1, 1}}));
+  }
+  for (const ptx::Dim3 block :
+       {ptx::Dim3{1025, 1, 1}, {1, 1, 65}, {32, 33, 1}, {1 << 16, 1 << 16, 1}}) {
+    EXPECT_FALSE(is_launchable({{1, 1, 1}, block}));
+  }
 }
 
 #if __has_include(<driver_types.h>)

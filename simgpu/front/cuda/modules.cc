@@ -74,6 +74,7 @@ int function_of(void** function, void* handle, const char* name) {
 }
 
 int launch(void* function, const KernelShape& shape, void** arguments, void* stream_handle) {
+  if (!is_launchable(shape)) return kInvalidValue;
   const Entry entry;
   Process& process = entry.process;
   Stream* stream = process.streams.find(stream_handle, Process::current());

@@ -58,6 +58,7 @@ std::uint64_t place_of(const RegisteredModule& module, const ptx::Variable& vari
 }
 
 int launch(const void* function, const KernelShape& shape, void** arguments, void* handle) {
+  if (!is_launchable(shape)) return answer(abi::invalid_configuration);
   const Entry entry;
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
