@@ -16,13 +16,13 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
-#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/say.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 #include "tools/torch_settings.h"
+#include "tools/words_of_program.h"
 
 namespace gapless::tools {
 namespace {
@@ -67,7 +67,7 @@ void write_files(Advice& advice, const std::string& folder) {
 int run(AdviseArguments arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
-  tell_of_other_nodes("gapless advise", arguments.program.command);
+  tell_of_words("gapless advise", arguments.program.command, arguments.options.gpus);
   arguments.options.command = arguments.program.command;
   Advice advice = advise(arguments.options);
   write_files(advice, arguments.folder);

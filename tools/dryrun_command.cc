@@ -21,7 +21,6 @@
 #include "tools/lacking_kernels.h"
 #include "tools/launch.h"
 #include "tools/left_behind.h"
-#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/process_reports.h"
 #include "tools/program_options.h"
@@ -31,6 +30,7 @@
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
 #include "tools/torch_settings.h"
+#include "tools/words_of_program.h"
 
 namespace gapless::tools {
 namespace {
@@ -99,7 +99,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
 int run(DryrunArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
-  tell_of_other_nodes("gapless dryrun", arguments.program.command);
+  tell_of_words("gapless dryrun", arguments.program.command, arguments.gpus);
   say(stderr, "{}\n", headline("dryrun", arguments.gpus));
   std::vector<FitsRun> runs;
   StepsBefore steps_before;

@@ -24,7 +24,6 @@
 #include "tools/left_behind.h"
 #include "tools/memory_picture.h"
 #include "tools/older_gpu.h"
-#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/same_program.h"
@@ -35,6 +34,7 @@
 #include "tools/text_width.h"
 #include "tools/torch_settings.h"
 #include "tools/traced_run.h"
+#include "tools/words_of_program.h"
 
 namespace gapless::tools {
 namespace {
@@ -162,7 +162,7 @@ void judge_by_older_gpus(Runs& program, std::vector<FitsRun>& runs, const FitsRu
 int run(FitsArguments arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
-  tell_of_other_nodes("gapless fits", arguments.program.command);
+  tell_of_words("gapless fits", arguments.program.command, arguments.gpus);
   Runs program(arguments);
   std::vector<FitsRun> runs;
   std::optional<FitsRun> at_the_most;  // of the first allocator, where sizes are not known

@@ -30,6 +30,9 @@ bool for_each_file(const std::vector<std::string>& paths,
       progress.clear();
       std::fflush(stdout);
       say(stderr, "gapless: {}\n", error.what());
+      if (paths[i].ends_with(".py")) {
+        say(stderr, "gapless: for a program: gapless fits -- python {}\n", paths[i]);
+      }
       all_good = false;
     }
   }

@@ -19,9 +19,10 @@ namespace gapless::tools {
 namespace {
 
 // The name somebody may have meant in the place of `word`; empty where none is near.
-std::string meant(const std::string& word, const std::vector<std::string>& names) {
+std::string meant(const std::string& word, const std::vector<std::string>& names,
+                  std::size_t most_edits = SIZE_MAX) {
   const std::vector<std::string_view> known(names.begin(), names.end());
-  return std::string(nearest(word, known));
+  return std::string(nearest(word, known, most_edits));
 }
 
 // Whether the first word names a command; said on standard error where it does not.
@@ -35,6 +36,14 @@ bool names_a_command(const CLI::App& app, int argc, char** argv) {
   return false;
 }
 
+std::vector<std::string> commands_with(const CLI::App& app, const std::string& option) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_option_no_throw(option) != nullptr) names.push_back(command->get_name());
+  }
+  return names;
+}
+
 // What CLI11 says of a wrong command line, and the options that may have been meant.
 void say_what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
   app.exit(error);
@@ -46,8 +55,16 @@ void say_what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
     for (const std::string& word : command->remaining()) {
       if (!word.starts_with("--")) continue;
       const std::string name = word.substr(0, word.find('='));
-      say(stderr, "gapless {}: did you mean \"{}\" with \"{}\"?\n", command->get_name(),
-          meant(name, names), name);
+      if (const auto others = commands_with(app, name); !others.empty()) {
+        say(stderr, "gapless {}: {} is an option of gapless {}\n", command->get_name(), name,
+            fmt::format("{}", fmt::join(others, ", ")));
+        continue;
+      }
+      // More edits make another word of it.
+      if (const std::string near = meant(name, names, name.size() / 3); !near.empty()) {
+        say(stderr, "gapless {}: did you mean \"{}\" with \"{}\"?\n", command->get_name(), near,
+            name);
+      }
     }
   }
 }

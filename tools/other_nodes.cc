@@ -1,6 +1,5 @@
 #include "tools/other_nodes.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <regex>
@@ -8,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "allocator/base/text_of_file.h"
-#include "tools/say.h"
 
 namespace gapless::tools {
 namespace {
@@ -58,11 +56,6 @@ std::string other_nodes_note(const std::vector<std::string>& command) {
         found[2].str(), found[3].str());
   }
   return {};
-}
-
-void tell_of_other_nodes(const std::string& who, const std::vector<std::string>& command) {
-  const std::string note = other_nodes_note(command);
-  if (!note.empty()) say(stderr, "{}: {}\n", who, note);
 }
 
 }  // namespace gapless::tools

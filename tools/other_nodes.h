@@ -13,7 +13,4 @@ namespace gapless::tools {
 /// the launchers' options; empty where not, or where how many is in a variable.
 std::string other_nodes_note(const std::vector<std::string>& command);
 
-/// The same on standard error, as `who` says it before a run.
-void tell_of_other_nodes(const std::string& who, const std::vector<std::string>& command);
-
 }  // namespace gapless::tools

@@ -18,7 +18,6 @@
 #include "tools/commands.h"
 #include "tools/inputs.h"
 #include "tools/launch.h"
-#include "tools/other_nodes.h"
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/progress.h"
@@ -28,6 +27,7 @@
 #include "tools/table.h"
 #include "tools/text_width.h"
 #include "tools/torch_settings.h"
+#include "tools/words_of_program.h"
 
 namespace gapless::tools {
 namespace {
@@ -60,7 +60,7 @@ void check(SearchArguments& arguments) {
 int run(SearchArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
-  tell_of_other_nodes("gapless search", arguments.program.command);
+  tell_of_words("gapless search", arguments.program.command, arguments.options.gpus);
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
   Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);

@@ -34,12 +34,13 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string_view nearest(std::string_view word, std::span<const std::string_view> known) {
+std::string_view nearest(std::string_view word, std::span<const std::string_view> known,
+                         std::size_t most_edits) {
   std::string_view best;
   std::size_t least = SIZE_MAX;
   for (const std::string_view candidate : known) {
     const std::size_t edits = distance(word, candidate);
-    if (edits >= least) continue;
+    if (edits >= least || edits > most_edits) continue;
     least = edits;
     best = candidate;
   }

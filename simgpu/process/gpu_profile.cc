@@ -10,7 +10,8 @@
 namespace gapless::simgpu {
 namespace {
 
-constexpr std::size_t kMostGpus = 128;  // PyTorch numbers a process's devices in 7 bits
+constexpr std::size_t kMostGpus = 128;             // PyTorch numbers a process's devices in 7 bits
+constexpr std::uint64_t kLargestGpu = 1024 * GiB;  // more is a name: "3090ti" would be 3,090 TiB
 
 // What makes a card: the rest follows from its compute capability.
 struct BuiltIn {
@@ -104,6 +105,22 @@ std::string no_gpu(std::string_view text) {
          known;
 }
 
+// The built-in card whose name has that number, as "4090" and "3090ti" have; nullptr where none is.
+const char* card_of_number(std::string_view text) {
+  const std::string number(text.substr(0, text.find_first_not_of("0123456789")));
+  for (const BuiltIn& card : built_in()) {
+    const std::string_view shown = card.shown;
+    if (number.size() > 2 && shown.find(" " + number) != shown.npos) return card.shown;
+  }
+  return nullptr;
+}
+
+// What a number may have been meant for.
+std::string or_a_card(std::string_view text) {
+  const char* const card = card_of_number(text);
+  return card == nullptr ? "" : "; or is it the card, \"" + std::string(card) + "\"?";
+}
+
 GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context) {
   const std::size_t colon = text.find(':');
   const std::string_view first = text.substr(0, colon);
@@ -125,7 +142,12 @@ GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context
     const std::optional<std::uint64_t> bytes =
         !is_known && colon != std::string_view::npos ? std::nullopt : read_bytes(size, cause);
     if (!bytes && parse_bytes(size)) {  // a size, but one that is asked back
-      throw std::invalid_argument("\"" + std::string(text) + "\": " + cause);
+      throw std::invalid_argument("\"" + std::string(text) + "\": " + cause + or_a_card(text));
+    }
+    if (bytes && *bytes > kLargestGpu) {
+      throw std::invalid_argument("\"" + std::string(text) + "\": no GPU has " +
+                                  format_bytes(*bytes) + or_a_card(text) +
+                                  " (Of a card that is not known give the size.)");
     }
     if (!bytes) throw std::invalid_argument(no_gpu(text));
     profile.total_bytes = *bytes / (2 * MiB) * (2 * MiB);

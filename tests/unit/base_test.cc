@@ -70,6 +70,8 @@ TEST(Nearest, IsWhatTakesTheFewestEdits) {
     EXPECT_EQ(nearest(typed, known), meant);
   }
   EXPECT_EQ(nearest("replay", {}), "");
+  EXPECT_EQ(nearest("help", known, 1), "");
+  EXPECT_EQ(nearest("replai", known, 1), "replay");
 }
 
 TEST(TerminalText, ShowsWhatATerminalWouldObey) {

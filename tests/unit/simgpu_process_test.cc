@@ -106,6 +106,27 @@ TEST(GpuProfile, SaysWhatItDoesNotKnow) {
   }
 }
 
+TEST(GpuProfile, ANumberMayBeACards) {
+  const auto told = [](const char* wrong) -> std::string {
+    try {
+      parse_gpus(wrong);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "it was taken";
+  };
+  // 3,090 TiB would be a size.
+  EXPECT_EQ(
+      told("3090ti"),
+      "\"3090ti\": no GPU has 3164160.00 GiB; or is it the card, \"RTX 3090\"? (Of a card that is "
+      "not known give the size.)");
+  EXPECT_THAT(told("A100,2x2080 Ti"), HasSubstr("or is it the card, \"RTX 2080 Ti\"?"));
+  EXPECT_THAT(told("4070Ti"), HasSubstr("no GPU has 4167680.00 GiB (Of a card"));
+  EXPECT_THAT(told("4090"), HasSubstr("4090MiB? (4090B if it is meant so); or is it the card"));
+  EXPECT_EQ(told("1TiB"), "it was taken");
+  EXPECT_EQ(told("RTX 2080Ti"), "it was taken");
+}
+
 TEST(GpuProfile, IsAsSmallAsItsContextAllows) {
   EXPECT_EQ(parse_gpus("20MiB", 0)[0].total_bytes, 20 * MiB);
   EXPECT_EQ(parse_gpus("20MiB", 18 * MiB)[0].context_bytes, 18 * MiB);
