@@ -1,5 +1,7 @@
 #include "tools/words_of_program.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <stdexcept>
 #include <string_view>
@@ -41,10 +43,24 @@ std::string gpu_behind_program_note(const std::vector<std::string>& command,
   return {};
 }
 
+std::string out_of_reach_note(const std::string& who, const std::vector<std::string>& command) {
+  constexpr std::array<std::string_view, 8> kStarters = {
+      "apptainer", "docker", "kubectl", "nerdctl", "podman", "singularity", "ssh", "sudo"};
+  if (command.empty()) return {};
+  const std::string& first = command.front();
+  const std::string name = first.substr(first.rfind('/') + 1);
+  if (std::find(kStarters.begin(), kStarters.end(), name) == kStarters.end()) return {};
+  return fmt::format(
+      "{} starts the program where simulated GPUs do not reach: put gapless in front of the "
+      "program "
+      "there ({} ... {} -- python train.py)",
+      name, name, who);
+}
+
 void tell_of_words(const std::string& who, const std::vector<std::string>& command,
                    const SimulatedGpus& gpus) {
-  for (const std::string& note :
-       {other_nodes_note(command), gpu_behind_program_note(command, gpus)}) {
+  for (const std::string& note : {other_nodes_note(command), gpu_behind_program_note(command, gpus),
+                                  out_of_reach_note(who, command)}) {
     if (!note.empty()) say(stderr, "{}: {}\n", who, note);
   }
 }

@@ -10,8 +10,8 @@
 namespace gapless::simgpu {
 namespace {
 
-constexpr std::size_t kMostGpus = 128;             // PyTorch numbers a process's devices in 7 bits
-constexpr std::uint64_t kLargestGpu = 1024 * GiB;  // more is a name: "3090ti" would be 3,090 TiB
+constexpr std::size_t kMostGpus = 128;  // PyTorch numbers a process's devices in 7 bits
+constexpr std::uint64_t kLargestGpu = 65'536 * GiB;  // more is a name: "750ti" would be 750 TiB
 
 // What makes a card: the rest follows from its compute capability.
 struct BuiltIn {
@@ -97,6 +97,23 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
+// "nvidiageforcertx3090", as nvidia-smi has it -> "rtx3090"
+std::string without_makers(std::string key) {
+  for (const std::string_view maker : {"nvidia", "geforce", "tesla"}) {
+    if (key.starts_with(maker)) key.erase(0, maker.size());
+  }
+  return key;
+}
+
+// Whether that is the card's name: as it is listed, with what it is sold with (A100-80GB), or as
+// the driver gives it.
+bool is_called(const BuiltIn& card, std::string_view name) {
+  const std::string key = without_makers(key_of(name));
+  const std::string shown = key_of(card.shown);
+  return !key.empty() && (key == shown || key == without_makers(key_of(card.name)) ||
+                          key == shown + std::to_string(card.sold_with_gib) + "gb");
+}
+
 std::string no_gpu(std::string_view text) {
   std::string known;
   for (const std::string& name : gpu_profile_names()) known += (known.empty() ? "" : ", ") + name;
@@ -124,9 +141,8 @@ std::string or_a_card(std::string_view text) {
 GpuProfile parse_one(std::string_view text, std::optional<std::uint64_t> context) {
   const std::size_t colon = text.find(':');
   const std::string_view first = text.substr(0, colon);
-  const auto found = std::find_if(
-      built_in().begin(), built_in().end(),
-      [key = key_of(first)](const BuiltIn& card) { return key_of(card.shown) == key; });
+  const auto found = std::find_if(built_in().begin(), built_in().end(),
+                                  [&](const BuiltIn& card) { return is_called(card, first); });
   GpuProfile profile = profile_of(built_in().front());
   std::string_view size = text;
   const bool is_known = found != built_in().end();

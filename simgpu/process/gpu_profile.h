@@ -45,10 +45,11 @@ struct Card {
 std::vector<Card> cards_sold_with(std::uint64_t bytes);
 
 /// PROFILE, SIZE or PROFILE:SIZE, each with COUNTx in front of it or not, separated by commas.
-/// Names are compared without case, spaces,
-/// '-' and '_'. A context takes `context` bytes of each, where that is given. Throws
-/// std::invalid_argument, naming what it does not know and what there is, a GPU that has no room
-/// for a context, or more than 128.
+/// Names are compared without case, spaces, '-' and '_'; as the driver gives them they are known,
+/// too ("NVIDIA GeForce RTX 3090"), and with what a card is sold with ("A100-80GB"). A context
+/// takes `context` bytes of each, where that is given. Throws std::invalid_argument, naming what it
+/// does not know and what there is, a GPU that has no room for a context or more memory than any
+/// has, or more than 128.
 std::vector<GpuProfile> parse_gpus(std::string_view text,
                                    std::optional<std::uint64_t> context = std::nullopt);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "simgpu/process/ranks.h"
 
@@ -27,6 +28,25 @@ std::string have_as_many(int count, const std::string& gpus) {
          (kind.empty() ? number + " names after --gpu" : "by --gpu " + number + "x" + kind);
 }
 
+std::string those_there(int count) {
+  return count == 1 ? "there is GPU 0 only"
+                    : "there are " + std::to_string(count) + " GPUs, from 0 on";
+}
+
+// The largest number in such a list; -1 where it has none.
+int largest_in(const std::string& visible) {
+  int largest = -1;
+  std::stringstream words(visible);
+  for (std::string word; std::getline(words, word, ',');) {
+    char* end = nullptr;
+    const long number = std::strtol(word.c_str(), &end, 10);
+    if (end != word.c_str() && number < kMostNumbers) {
+      largest = std::max(largest, static_cast<int>(number));
+    }
+  }
+  return largest;
+}
+
 std::string gpus_in_environment() {
   const char* const gpus = std::getenv("SIMGPU_GPUS");
   return gpus == nullptr ? "A100" : gpus;
@@ -49,8 +69,8 @@ std::string text_of_absent_gpu(int device, const Config& config, const std::stri
                                int local_ranks) {
   const auto visible = static_cast<int>(config.gpus.size());
   const auto installed = static_cast<int>(config.installed.size());
-  std::string text = "GPU " + std::to_string(device) + " was asked for, and there ";
-  text += visible == 1 ? "is GPU 0 only" : "are " + std::to_string(visible) + " GPUs, from 0 on";
+  const std::string text =
+      "GPU " + std::to_string(device) + " was asked for, and " + those_there(visible);
   if (device < installed) {
     return text + ": CUDA_VISIBLE_DEVICES hides the others of " + std::to_string(installed);
   }
@@ -66,10 +86,26 @@ std::string text_of_shared_gpu(int installed_index, int rank, int other, int ran
                                                            : text;
 }
 
+std::string text_of_hidden_gpus(const std::string& visible, const Config& config,
+                                const std::string& gpus) {
+  const int largest = largest_in(visible);
+  const auto installed = static_cast<int>(config.installed.size());
+  if (largest < installed) return {};  // -1: the program wants none
+  return "CUDA_VISIBLE_DEVICES=" + visible + " is set in the program, and " +
+         those_there(installed) + have_as_many(largest + 1, gpus);
+}
+
 void note_absent_gpu(int device, const Config& config) {
   if (config.gpus.empty()) return;
   keep(device, text_of_absent_gpu(device, config, gpus_in_environment(),
                                   rank_variable("LOCAL_WORLD_SIZE")));
+}
+
+void note_hidden_gpus(const Config& config) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return;
+  const std::string text = text_of_hidden_gpus(visible, config, gpus_in_environment());
+  if (!text.empty()) keep(largest_in(visible), text);
 }
 
 void note_shared_gpu(int installed_index, int rank, int other, int ranks, const Config& config) {

@@ -22,5 +22,14 @@ TEST(WordsOfProgram, AGpuBehindTheProgramIsNotSimulated) {
   EXPECT_EQ(gpu_behind_program_note({"python", "train.py", "--gpu", "T4"}, given), "");
 }
 
+TEST(WordsOfProgram, AContainerIsOutOfReach) {
+  EXPECT_EQ(
+      out_of_reach_note("gapless fits", {"/usr/bin/docker", "run", "pytorch", "train.py"}),
+      "docker starts the program where simulated GPUs do not reach: put gapless in front of the "
+      "program there (docker ... gapless fits -- python train.py)");
+  EXPECT_THAT(out_of_reach_note("gapless fits", {"sudo", "python"}), HasSubstr("sudo starts"));
+  EXPECT_EQ(out_of_reach_note("gapless fits", {"python", "docker"}), "");
+}
+
 }  // namespace
 }  // namespace gapless::tools

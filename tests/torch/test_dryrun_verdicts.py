@@ -290,6 +290,20 @@ import time; time.sleep(60)
     assert told.replace("3x", "2x") in text
 
 
+@pytest.mark.parametrize("more, ended", [("", "the program used no GPU"), ("torch.ones(1, device='cuda')", "status 1")])
+def test_a_program_for_one_gpu_of_several(dryrun, more, ended):
+    """It goes on on the CPU, or ends with an error: either way it is not known, and why is in the program."""
+    text, rows = dryrun("--gpu", "1GiB", status=1 if more else 0, program=f"""
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+import torch
+print(torch.cuda.is_available())
+{more}
+""")
+    assert not rows and ended in text
+    assert "CUDA_VISIBLE_DEVICES=1 is set in the program, and there is GPU 0 only" in text and "--gpu 2x1GiB" in text
+
+
 def test_ranks_that_have_the_same_gpu(dryrun):
     """NCCL has none of it (Duplicate GPU detected), so it is no program that runs."""
     text, rows = dryrun("--gpu", "1GiB", "--context", "200MiB", status=1, program="""

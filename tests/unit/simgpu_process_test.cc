@@ -106,6 +106,24 @@ TEST(GpuProfile, SaysWhatItDoesNotKnow) {
   }
 }
 
+TEST(GpuProfile, HasTheNameThatTheDriverGives) {
+  for (const auto& [name, shown] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"NVIDIA GeForce RTX 3090", "RTX 3090"},
+           {"GeForce RTX 2080 Ti", "RTX 2080 Ti"},
+           {"Tesla T4", "T4"},
+           {"NVIDIA A100-SXM4-40GB", "A100-40GB"},
+           {"NVIDIA H100 80GB HBM3", "H100"},
+           {"a100-80gb", "A100"},
+           {"V100-16GB", "V100"},
+           {"RTX 4090 24GB", "RTX 4090"}}) {
+    EXPECT_EQ(parse_gpus(name)[0].name, parse_gpus(shown)[0].name) << name;
+    EXPECT_TRUE(parse_gpus(name)[0].is_named);
+  }
+  EXPECT_EQ(parse_gpus("NVIDIA L4:20GiB")[0].total_bytes, 20 * GiB);
+  EXPECT_THROW(parse_gpus("NVIDIA"), std::invalid_argument);
+  EXPECT_THROW(parse_gpus("A100-64GB"), std::invalid_argument);
+}
+
 TEST(GpuProfile, ANumberMayBeACards) {
   const auto told = [](const char* wrong) -> std::string {
     try {

@@ -160,6 +160,13 @@ TEST(TooFewGpus, AreToldWithWhatToSayInstead) {
             "by --gpu 4xA100");
   EXPECT_EQ(text_of_shared_gpu(1, 0, 1, 2, two, "2xA100"),
             "ranks 0 and 1 both have GPU 1, which NCCL refuses");
+  EXPECT_EQ(
+      text_of_hidden_gpus("2, 3", one, "T4"),
+      "CUDA_VISIBLE_DEVICES=2, 3 is set in the program, and there is GPU 0 only: have as many "
+      "as the program uses, by --gpu 4xT4");
+  for (const char* const none : {"", "-1", "NoDevFiles", "0"}) {
+    EXPECT_EQ(text_of_hidden_gpus(none, one, "T4"), "");
+  }
 }
 
 TEST(Meeting, MessagesAndLettersArrive) {

@@ -27,7 +27,9 @@ Contexts& contexts() {
 CUDA int cuInit(unsigned) {
   const Entry entry;
   entry.process.initialized = true;
-  return entry.process.devices() == 0 ? kNoDevice : kSuccess;
+  if (entry.process.devices() != 0) return kSuccess;
+  note_hidden_gpus(entry.process.config());
+  return kNoDevice;
 }
 CUDA int cuDriverGetVersion(int* version) {
   *version = 13000;

@@ -31,6 +31,7 @@ CUDART int cudaGetDeviceCount(int* count) {
     const Entry entry;
     entry.process.initialized = true;
     *count = entry.process.devices();
+    if (*count == 0) note_hidden_gpus(entry.process.config());
   }
   load_values();
   watch_python();
