@@ -189,6 +189,12 @@ Verdict judge(const ProcessFacts& facts) {
   } else if (ended_well(facts.end) || was_done(facts)) {
     verdict.fits = Fits::yes;
     verdict.caught = facts.out_of_memory;
+    if (facts.asserted) {
+      verdict.fits = Fits::not_known;
+      verdict.reason =
+          "a kernel's assertion does not hold, and a GPU does nothing more for the process then";
+      return verdict;
+    }
     // Twice as much: while it is there, other memory lies elsewhere, and cached memory fits less.
     if (verdict.caught == 0 && facts.collected &&
         2 * facts.collected->bytes > facts.collected->room_bytes) {

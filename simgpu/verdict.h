@@ -69,6 +69,9 @@ struct ProcessFacts {
   std::uint64_t survived = 0;
   /// A thread ended by running out of memory, which nobody caught.
   bool thread_ended = false;
+  /// A kernel's assertion did not hold (simgpu/torch/index_checks.h), whatever the program made of
+  /// the error.
+  bool asserted = false;
   /// It is a helper of the command's, and the command ended with an error.
   bool command_failed = false;
   /// The system ended processes since this machine's own memory had run out.

@@ -111,6 +111,7 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
     return found == report.torch.end() ? json() : *found;
   };
   facts.thread_ended = told("thread_out_of_memory").is_object();
+  facts.asserted = told("assertion").is_object();
   if (const json exception = told("exception"); exception.is_object()) {
     facts.exception = {exception.value("type", ""), exception.value("text", ""),
                        exception.value("out_of_memory", false)};

@@ -24,7 +24,7 @@ torch.cuda.synchronize()
 OUTSIDE = [("F.embedding(ids(1, 5000), table)", "index 5000 in index_select, where there are 5000"),
            ("F.cross_entropy(torch.randn(2, 10, device='cuda'), ids(1, 10))", "class 10 in nll_loss_forward, where there are 10"),
            ("rows[ids(1), ids(4)]", "index 4 in index, where there are 4"),
-           ("rows[:, ids(-5)] = 1", "index -5 in _index_put_impl, where there are 4"),
+           ("rows[ids(1), ids(-5)] = 1", "index -5 in _index_put_impl, where there are 4"),
            ("rows.gather(1, torch.tensor([[-1]]).cuda())", "index -1 in gather, where there are 4"),
            ("F.one_hot(ids(1, 5), 3)", "index 5 in scatter, where there are 3")]
 
@@ -42,6 +42,19 @@ def test_what_lies_outside_ends_the_program(dryrun, more, told):
     assert row["fits"] is None and (row["assertion"]["text"], row["assertion"]["line"]) == (told, line), text
     assert "CUDA error: device-side assert triggered" in row["reason"] and f"; {told} ({line}" in row["reason"]
     assert f"simgpu: {line}: {told}: a kernel's assertion does not hold" in text
+
+
+def test_who_catches_the_error_has_done_nothing_more(dryrun):
+    """As loops do that pass over what is wrong with one batch."""
+    text, (row,) = dryrun("--gpu", "2GiB", status=0, program=WITHIN + """
+try:
+    F.embedding(ids(1, 5000), table)
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print(error)
+""")
+    assert row["fits"] is None and "a kernel's assertion does not hold" in row["reason"], text
+    assert "; index 5000 in index_select, where there are 5000 (train.py:22)" in row["reason"]
 
 
 def test_fits_tells_it_as_why_nothing_is_known(fits):

@@ -195,6 +195,13 @@ TEST(Verdict, ThatTheHostsMemoryRanOutIsSaid) {
   EXPECT_EQ(judge(killed).reason, "it was ended by SIGTERM");
 }
 
+TEST(Verdict, WhoPassesOverAnAssertionOfAKernelFitsNowhere) {
+  ProcessFacts caught = ended(How::exited, 0);
+  caught.asserted = true;
+  EXPECT_EQ(judge(caught).fits, Verdict::Fits::not_known);
+  EXPECT_THAT(judge(caught).reason, HasSubstr("assertion does not hold"));
+}
+
 TEST(Verdict, ThatThereAreTooFewGpusIsSaid) {
   ProcessFacts rank = ended(How::exited, 1);
   rank.too_few_gpus = "GPU 1 was asked for";
