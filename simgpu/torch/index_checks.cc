@@ -24,9 +24,14 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Of more it would take too long: a graph's million edges are looked up dozens of times in a step.
+// So many are the tokens of 64 texts of 4,096.
+constexpr std::int64_t kMostIndices = 1 << 18;
+
 // Numbers that may be looked at: nothing where any of them is not known.
 std::optional<at::Tensor> known_numbers(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.numel() == 0 || !is_small(tensor)) return std::nullopt;
+  if (!tensor.defined() || tensor.numel() == 0 || tensor.numel() > kMostIndices)
+    return std::nullopt;
   if (tensor.is_cpu()) return tensor.to(at::kLong).contiguous();
   if (!is_on_device(tensor) || knowledge_of(tensor) != kKnown) return std::nullopt;
   return twin_of(tensor).to(at::kLong).contiguous();
