@@ -204,6 +204,14 @@ std::string hint_of(const std::vector<std::string>& words) {
              : "";
 }
 
+// Whether it ended with an error that is no exception, but said something before: sys.exit("no data
+// in ./data"), a wrong option.
+bool gave_up_in_words(const json& row, const std::vector<std::string>& words) {
+  const json& end = row["end"];
+  return row["exception"].is_null() && row["assertion"].is_null() && !words.empty() &&
+         end["how"] == "exited" && end["status"] != 0;
+}
+
 // Where a program in C++ asked for what it was refused; Python tells that itself.
 void tell_line_of_failure(ProcessReport& report, const ProcessMemory& memory) {
   if (report.record.out_of_memory == 0 || report.torch.contains("last_out_of_memory")) return;
@@ -301,7 +309,10 @@ FitsRun judge_run(const std::string& allocator, const std::string& program, cons
       judge_estimates(row, judging.estimates);
       judge_kernels(row);
       if (row["fits"].is_null()) {
-        row["reason"] = row["reason"].get<std::string>() + hint_of(words);
+        const bool says_why = report.pid == end.ended.pid && report.facts.too_few_gpus.empty() &&
+                              gave_up_in_words(row, words);
+        row["reason"] = row["reason"].get<std::string>() +
+                        (says_why ? ": " + why_it_ended(words) : "") + hint_of(words);
       }
       if (row["steps"].is_number() || report.record.steps != 0) {
         row["steps"] = report.record.steps;

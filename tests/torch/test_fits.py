@@ -463,3 +463,17 @@ def test_a_gpu_that_this_pytorch_has_no_kernels_for(dryrun, fits):
         assert (told in error) is (gpu == "V100")
         said = fits(program, "--gpu", gpu)
         assert said.row["verdict"] == verdict and ("another build" in said.out) is (gpu == "V100")
+
+
+@pytest.mark.parametrize("ends, told", [("sys.exit('no data in ./data')", "it ended with status 1: no data in ./data"),
+                                        ("print('x'); sys.exit(7)", "it ended with status 7: x"),
+                                        ("raise ValueError('no data')", "it ended with status 1 (ValueError: no data) (train.py:5)")])
+@pytest.mark.thorough(but=2)
+def test_who_ends_by_itself_says_why(fits, ends, told):
+    said = fits(f"""
+import sys
+import torch
+x = torch.ones(9, device="cuda")
+{ends}
+""", "--gpu", "1GiB", status=7 if "7" in ends else 1)
+    assert said.row["reason"] == told
