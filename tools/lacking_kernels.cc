@@ -49,8 +49,10 @@ bool has_kernels(const json& built_for, int capability) {
 }
 
 void judge_kernels(json& row) {
-  if (lacking_kernels_note(row).empty()) return;
+  const std::string note = lacking_kernels_note(row);
+  if (note.empty()) return;
   row["verdict"] = row["verdict"].get<std::string>().append(kWithAnotherBuild);
+  if (row.contains("notes")) row["notes"].push_back(note);
 }
 
 std::string lacking_kernels_note(const json& row) {

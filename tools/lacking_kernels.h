@@ -22,7 +22,8 @@ inline constexpr std::string_view kWithAnotherBuild = ", with another build of P
 /// True where there are no words.
 bool has_kernels(const nlohmann::json& built_for, int capability);
 
-/// Says it in the verdict of a row that fits.
+/// Says it in the verdict of a row that was found to fit, and among its notes where it has such
+/// already. To be called whenever a row is.
 void judge_kernels(nlohmann::json& row);
 
 /// The same as a sentence; empty where there are kernels, and where it does not fit anyway.

@@ -127,6 +127,14 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
   return facts;
 }
 
+void doubt(ProcessReport& report, const std::string& reason) {
+  report.verdict.fits = simgpu::Verdict::Fits::not_known;
+  report.verdict.reason = reason;
+  if (const std::string& more = report.facts.too_few_gpus; !more.empty()) {
+    report.verdict.reason += "; " + more;
+  }
+}
+
 // Where the command failed and each process that used a GPU ended well, as a notebook's kernel does
 // whatever was raised in it, something else went wrong: what was still to come did not.
 void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended& started) {
@@ -137,11 +145,8 @@ void doubt_unexplained_failure(std::vector<ProcessReport>& reports, const Ended&
   });
   if (!all_well) return;
   for (ProcessReport& report : reports) {
-    report.verdict.fits = Fits::not_known;
-    report.verdict.reason =
-        fmt::format("it ended well, but the command ended with status {}", started.status());
-    if (!report.facts.too_few_gpus.empty())
-      report.verdict.reason += "; " + report.facts.too_few_gpus;
+    doubt(report,
+          fmt::format("it ended well, but the command ended with status {}", started.status()));
   }
 }
 
@@ -156,12 +161,8 @@ void doubt_those_stopped_early(std::vector<ProcessReport>& reports) {
   for (ProcessReport& report : reports) {
     const ProcessEnd& end = report.facts.end;
     if (report.verdict.fits != Fits::yes || end.how != ProcessEnd::How::stopped) continue;
-    report.verdict.fits = Fits::not_known;
-    report.verdict.reason =
-        fmt::format("the program itself ended it, by {}, when another had failed",
-                    simgpu::signal_name(end.code));
-    if (!report.facts.too_few_gpus.empty())
-      report.verdict.reason += "; " + report.facts.too_few_gpus;
+    doubt(report, fmt::format("the program itself ended it, by {}, when another had failed",
+                              simgpu::signal_name(end.code)));
   }
 }
 

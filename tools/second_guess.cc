@@ -7,6 +7,7 @@
 
 #include "tools/estimates_from.h"
 #include "tools/json_values.h"
+#include "tools/lacking_kernels.h"
 #include "tools/left_behind.h"
 #include "tools/table.h"
 
@@ -181,6 +182,7 @@ void judge_by_most(std::vector<FitsRun>& runs, const FitsRun& first, const FitsR
           row["verdict"] = "yes";
           row["reason"] = nullptr;
           row["notes"].push_back(estimate_note(row) + "; " + tried + "it takes as much");
+          judge_kernels(row);
           continue;
         }
         const char* const but =

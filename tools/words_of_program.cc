@@ -36,8 +36,7 @@ std::string gpu_behind_program_note(const std::vector<std::string>& command,
     if (!names_gpus(value)) continue;
     return fmt::format(
         "--gpu {} stands behind the program, which gets it, and an {} is simulated: put it in "
-        "front "
-        "of the program, unless it is the program's own",
+        "front of the program, unless it is the program's own",
         value, gpus.gpus);
   }
   return {};
@@ -52,8 +51,7 @@ std::string out_of_reach_note(const std::string& who, const std::vector<std::str
   if (std::find(kStarters.begin(), kStarters.end(), name) == kStarters.end()) return {};
   return fmt::format(
       "{} starts the program where simulated GPUs do not reach: put gapless in front of the "
-      "program "
-      "there ({} ... {} -- python train.py)",
+      "program there ({} ... {} -- python train.py)",
       name, name, who);
 }
 

@@ -241,6 +241,16 @@ std::vector<GpuProfile> parse_gpus(std::string_view text, std::optional<std::uin
   return gpus;
 }
 
+std::string kind_of(std::string_view gpus) {
+  std::optional<std::string> kind;
+  bool differ = false;
+  for_each_of(gpus, [&](std::size_t /*count*/, std::string_view one) {
+    differ = differ || (kind && *kind != one);
+    kind = std::string(one);
+  });
+  return differ ? "" : kind.value_or("");
+}
+
 std::string name_sizes(std::string_view gpus, std::string_view name) {
   std::string named;
   for_each_of(gpus, [&](std::size_t count, std::string_view one) {

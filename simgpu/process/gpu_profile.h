@@ -53,6 +53,10 @@ std::vector<Card> cards_sold_with(std::uint64_t bytes);
 std::vector<GpuProfile> parse_gpus(std::string_view text,
                                    std::optional<std::uint64_t> context = std::nullopt);
 
+/// What each of those GPUs is, without how many there are: "A100" of "2xA100" and of "A100,A100";
+/// empty where they differ.
+std::string kind_of(std::string_view gpus);
+
 /// The same GPUs with those of which only the size is given as that card: "3x16GiB, A100" as
 /// "T4" are "3xT4:16GiB,A100". Of what parse_gpus() takes.
 std::string name_sizes(std::string_view gpus, std::string_view name);

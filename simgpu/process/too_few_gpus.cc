@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "simgpu/process/gpu_profile.h"
 #include "simgpu/process/ranks.h"
 
 namespace gapless::simgpu {
@@ -13,17 +14,9 @@ namespace {
 // A number beyond this is no GPU's but a mistake.
 constexpr int kMostNumbers = ProcessRecord::kDevices;
 
-// "2xA100" -> "A100"; nothing where GPUs differ.
-std::string one_of(const std::string& gpus) {
-  if (gpus.find(',') != std::string::npos) return {};
-  const std::size_t digits = gpus.find_first_not_of("0123456789");
-  const bool has_count = digits != 0 && digits != std::string::npos && gpus[digits] == 'x';
-  return has_count ? gpus.substr(digits + 1) : gpus;
-}
-
 std::string have_as_many(int count, const std::string& gpus) {
   const std::string number = std::to_string(count);
-  const std::string kind = one_of(gpus);
+  const std::string kind = kind_of(gpus);
   return ": have as many as the program uses, " +
          (kind.empty() ? number + " names after --gpu" : "by --gpu " + number + "x" + kind);
 }

@@ -13,9 +13,9 @@ namespace gapless::simgpu {
 namespace {
 
 // As their kernels assert it (Indexing.cu, ScatterGatherKernel.cu, IndexKernel.cu, NLLLoss.cu).
-constexpr std::array<std::string_view, 9> kAlongDim = {
-    "index_select", "gather",     "scatter",    "scatter_add", "scatter_reduce",
-    "index_add",    "index_copy", "index_fill", "_index_fill"};
+constexpr std::array<std::string_view, 8> kAlongDim = {
+    "index_select",   "gather",    "scatter",    "scatter_add",
+    "scatter_reduce", "index_add", "index_copy", "index_fill"};
 constexpr std::array<std::string_view, 3> kLists = {"index", "index_put", "_index_put_impl"};
 constexpr std::array<std::string_view, 2> kTargets = {"nll_loss_forward", "nll_loss2d_forward"};
 
@@ -70,7 +70,7 @@ IndexCheck IndexCheck::of(const c10::OperatorHandle& op) {
     check.kind_ = Kind::along_dim;
     check.index_ = static_cast<std::size_t>(*place("index"));
     check.dim_ = static_cast<std::size_t>(*place("dim"));
-    check.from_end_ = name.ends_with("index_fill");
+    check.from_end_ = name == "index_fill";
   } else if (is_one_of(name, kLists) && place("indices")) {
     check.kind_ = Kind::list;
     check.index_ = static_cast<std::size_t>(*place("indices"));

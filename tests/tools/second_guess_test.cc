@@ -190,6 +190,15 @@ TEST(SecondGuess, IsTheMostWhereSizesFollowFromSuchNumbers) {
   EXPECT_THAT(same["notes"][0].get<std::string>(),
               HasSubstr("with as many as there can be (--unknown most) it takes as much"));
 
+  // What was known of the GPU is so of this verdict, too.
+  json old = sized_row(100);
+  old["compute_capability"] = "7.0";
+  old["built_for"] = {"sm_80"};
+  std::vector<FitsRun> on_old = {run_of({old})};
+  judge_by_most(on_old, on_old[0], run_of({sized_row(100, true)}));
+  EXPECT_EQ(on_old[0].rows[0]["verdict"], "yes, with another build of PyTorch");
+  EXPECT_THAT(on_old[0].rows[0]["notes"].back().get<std::string>(), HasSubstr("none for 7.0"));
+
   json boundless = sized_row(100, true);  // of repeat_interleave, which has no most
   boundless["estimates_from"]["kind"] = "size";
   EXPECT_EQ(judged_by(boundless)["fits"], nullptr);

@@ -94,6 +94,13 @@ TEST(GpuProfile, NoCardHasAllThatItIsSoldWith) {
   EXPECT_TRUE(cards_sold_with(parse_gpus("19.58GiB")[0].total_bytes).empty());
 }
 
+TEST(GpuProfile, OfOneKind) {
+  EXPECT_EQ(kind_of("2 X T4:8GiB"), "T4:8GiB");
+  EXPECT_EQ(kind_of("A100, 3xA100"), "A100");
+  EXPECT_EQ(kind_of("16GiB"), "16GiB");
+  EXPECT_EQ(kind_of("A100,T4"), "");
+}
+
 TEST(GpuProfile, SaysWhatItDoesNotKnow) {
   for (const char* wrong : {"", "A1000", "A100,", "-1GiB", "A100:", "A100:x", "X9:16GiB"}) {
     try {

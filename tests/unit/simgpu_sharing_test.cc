@@ -137,22 +137,23 @@ TEST(VisibleDevices, AreTakenAsTheDriverTakesThem) {
 }
 
 TEST(TooFewGpus, AreToldWithWhatToSayInstead) {
-  Config one;
-  one.gpus.resize(1);
-  one.installed.resize(1);
+  const auto config_of = [](std::size_t visible, std::size_t installed) {
+    Config config;
+    config.gpus.resize(visible);
+    config.installed.resize(installed);
+    return config;
+  };
+  const Config one = config_of(1, 1);
   EXPECT_EQ(text_of_absent_gpu(1, one, "20GiB", 3),
             "GPU 1 was asked for, and there is GPU 0 only: have as many as the program uses, by "
             "--gpu 3x20GiB");
   EXPECT_THAT(text_of_absent_gpu(1, one, "1xA100", -1), HasSubstr("by --gpu 2xA100"));
-  Config two;
-  two.gpus.resize(2);
-  two.installed.resize(2);
+  const Config two = config_of(2, 2);
   EXPECT_EQ(text_of_absent_gpu(3, two, "A100,T4", 4),
             "GPU 3 was asked for, and there are 2 GPUs, from 0 on: have as many as the program "
             "uses, 4 names after --gpu");
   EXPECT_THAT(text_of_absent_gpu(2, two, "2xA100", 2), HasSubstr("by --gpu 3xA100"));
-  two.gpus.resize(1);
-  EXPECT_EQ(text_of_absent_gpu(1, two, "2xA100", -1),
+  EXPECT_EQ(text_of_absent_gpu(1, config_of(1, 2), "2xA100", -1),
             "GPU 1 was asked for, and there is GPU 0 only: CUDA_VISIBLE_DEVICES hides the others "
             "of 2");
   EXPECT_EQ(text_of_shared_gpu(0, 1, 0, 4, one, "A100"),

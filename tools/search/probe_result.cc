@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/json_values.h"
+#include "tools/lacking_kernels.h"
 #include "tools/last_words.h"
 #include "tools/older_gpu.h"
 
@@ -184,6 +185,7 @@ ProbeResult with_sizes_accepted(ProbeResult result, const std::string& allocator
     row["fits"] = true;
     row["verdict"] = "yes, by estimates";
     row["reason"] = nullptr;
+    judge_kernels(row);
   }
   Probes::Over over;
   over.status = result.status;

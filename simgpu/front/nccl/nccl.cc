@@ -58,6 +58,11 @@ bool has(int device) {
   return entry.process.has(device);
 }
 
+int installed_index(int device) {
+  const Entry entry;
+  return entry.process.installed_index(device);
+}
+
 // Of each byte whether it is known; empty where all are.
 void keep_known_by_both(std::vector<unsigned char>& places,
                         const std::vector<unsigned char>& others) {
@@ -196,7 +201,7 @@ NCCL int ncclCommSplit(Communicator* parent, int color, int key, Communicator** 
   if (parent->meeting != nullptr) {
     // The choices travel as bytes of the host's: by a meeting of their own.
     const std::string name = parent->name + "-" + std::to_string(++parent->number);
-    const Meeting meeting(name, parent->ranks, parent->rank, parent->rank);
+    const Meeting meeting(name, parent->ranks, parent->rank, installed_index(parent->device));
     Message& mine = meeting.message(parent->rank, 1);
     std::memcpy(mine.told.data, &choices[0], sizeof(Choice));
     mine.turn.store(1, std::memory_order_release);
