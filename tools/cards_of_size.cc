@@ -1,6 +1,9 @@
 #include "tools/cards_of_size.h"
 
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "allocator/base/bytes.h"
 #include "simgpu/process/gpu_profile.h"
@@ -25,6 +28,29 @@ std::string smaller_cards_note(const nlohmann::json& row) {
       "{} were in use on a GPU of {}, and cards sold with that have less ({}): name the card "
       "(--gpu '{}')",
       format_bytes(used), format_bytes(total), smaller, first);
+}
+
+std::string shared_memory_note(const nlohmann::json& row) {
+  if (member(row, "is_named") != false || member(row, "fits") != true) return {};
+  const std::uint64_t shared = number(member(row, "shared_per_block_bytes"));
+  std::vector<simgpu::Card> cards = simgpu::cards_sold_with(number(member(row, "total_bytes")));
+  if (cards.empty()) cards = simgpu::known_cards();  // it may be a relative of any
+  std::erase_if(cards,
+                [&](const simgpu::Card& card) { return card.shared_per_block_bytes >= shared; });
+  if (cards.empty()) return {};
+  constexpr std::size_t kMostNames = 4;
+  std::vector<std::string> names;
+  for (const simgpu::Card& card : cards) {
+    if (names.size() < kMostNames) names.push_back(card.name);
+  }
+  const std::string first = names.front();
+  if (cards.size() > kMostNames) {
+    names.push_back(fmt::format("{} others", cards.size() - kMostNames));
+  }
+  return fmt::format(
+      "a kernel was launched with {} of shared memory a block, and {} have less: there it fails, "
+      "where the program does not choose another by the GPU; name the card (--gpu '{}')",
+      format_bytes(shared), fmt::join(names, ", "), first);
 }
 
 }  // namespace gapless::tools

@@ -250,6 +250,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
       row["total_bytes"] = used.total_bytes;
       row["compute_capability"] = capability_text(used.capability);
       row["is_named"] = used.is_named;
+      row["shared_per_block_bytes"] = used.shared_per_block_bytes;
       row["peak_used_bytes"] = used.peak_used_bytes;
       const std::optional<simgpu::Growth> growth = growth_of(used);
       row["growth"] = growth ? json{{"steps", growth->steps},

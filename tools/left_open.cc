@@ -157,7 +157,7 @@ std::vector<std::string> left_open(const nlohmann::json& row) {
        {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), steps_note(row),
         offloaded_note(row), tight_note(row), collectives_note(row), not_simulated_note(row),
         assert_note(row), lacking_kernels_note(row), older_gpu_note(row), smaller_cards_note(row),
-        found_kernels_note(row)}) {
+        shared_memory_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

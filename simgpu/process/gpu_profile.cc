@@ -217,14 +217,23 @@ std::vector<std::string> gpu_profile_names() {
   return names;
 }
 
-std::vector<Card> cards_sold_with(std::uint64_t bytes) {
+std::vector<Card> known_cards() {
   std::vector<Card> cards;
   for (const BuiltIn& card : built_in()) {
-    const std::uint64_t sold = card.sold_with_gib * GiB;
-    const std::uint64_t as_decimal =
-        card.sold_with_gib * std::uint64_t{1'000'000'000} / (2 * MiB) * (2 * MiB);
-    if (bytes == sold || bytes == as_decimal) cards.push_back({card.shown, total_bytes_of(card)});
+    const GpuProfile profile = profile_of(card);
+    cards.push_back({card.shown, profile.total_bytes, profile.sold_with_bytes,
+                     profile.shared_per_block_optin_bytes});
   }
+  return cards;
+}
+
+std::vector<Card> cards_sold_with(std::uint64_t bytes) {
+  std::vector<Card> cards = known_cards();
+  std::erase_if(cards, [&](const Card& card) {
+    const std::uint64_t as_decimal =
+        card.sold_with_bytes / GiB * 1'000'000'000 / (2 * MiB) * (2 * MiB);
+    return bytes != card.sold_with_bytes && bytes != as_decimal;
+  });
   std::sort(cards.begin(), cards.end(),
             [](const Card& a, const Card& b) { return a.total_bytes < b.total_bytes; });
   return cards;

@@ -39,7 +39,12 @@ std::vector<std::string> gpu_profile_names();
 struct Card {
   std::string name;  // as it is asked for
   std::uint64_t total_bytes = 0;
+  std::uint64_t sold_with_bytes = 0;
+  std::uint64_t shared_per_block_bytes = 0;
 };
+
+/// All that are known.
+std::vector<Card> known_cards();
 
 /// Those sold with that much memory, 16 GiB or 16 GB, the one that has the least of it first.
 std::vector<Card> cards_sold_with(std::uint64_t bytes);

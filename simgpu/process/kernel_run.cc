@@ -121,6 +121,20 @@ void start_variable(DeviceMemory& memory, const ptx::Variable& variable, DeviceA
   memory.write(address, bytes.data(), bytes.size());
 }
 
+bool has_shared_memory(Process& process, const KernelShape& shape) {
+  const int device = Process::current();
+  if (shape.dynamic_shared_bytes > process.gpu(device).shared_per_block_optin_bytes) return false;
+  process.recorder.launched(device, shape.dynamic_shared_bytes);
+  return true;
+}
+
+bool may_have_attribute(const Process& process, int attribute, int value) {
+  constexpr int kMostDynamicSharedBytes = 8;
+  return attribute != kMostDynamicSharedBytes || value <= 0 ||
+         static_cast<std::uint64_t>(value) <=
+             process.gpu(Process::current()).shared_per_block_optin_bytes;
+}
+
 std::function<void()> kernel_work(Process& process, DeviceCode& code,
                                   const std::string& mangled_name, const KernelShape& shape,
                                   void** arguments) {

@@ -52,6 +52,11 @@ class SIMGPU_API Recorder {
   void needed(std::int32_t capability) {
     at()->needs_capability = std::max(at()->needs_capability, capability);
   }
+  /// A kernel was launched whose blocks have so much dynamic shared memory.
+  void launched(int device, std::uint64_t shared_bytes) {
+    std::uint64_t& most = at()->devices[device].shared_per_block_bytes;
+    most = std::max(most, shared_bytes);
+  }
   /// The process has so much host memory that devices reach.
   void host_memory(std::uint64_t pinned_bytes, std::uint64_t managed_bytes);
   /// An optimizer has made a step.

@@ -41,5 +41,28 @@ TEST(CardsOfSize, WhatFitsAllOfThemNeedsNoWord) {
   EXPECT_THAT(note_of(15.25, 16), Not(IsEmpty()));
 }
 
+TEST(CardsOfSize, ThoseWithLessSharedMemoryThanAKernelHadAreNamed) {
+  json row = {{"is_named", false},
+              {"fits", true},
+              {"total_bytes", 24 * GiB},
+              {"shared_per_block_bytes", 128 * KiB}};
+  EXPECT_EQ(
+      shared_memory_note(row),
+      "a kernel was launched with 128.00 KiB of shared memory a block, and L4, A10G, RTX 4090, "
+      "RTX 3090 have less: there it fails, where the program does not choose another by the "
+      "GPU; name the card (--gpu 'L4')");
+  row["total_bytes"] = 20 * GiB;  // of no card that is known
+  EXPECT_THAT(shared_memory_note(row),
+              HasSubstr("and RTX 4090, RTX 3090, L4, A10G, 10 others have less"));
+  row["total_bytes"] = 80 * GiB;  // A100, H100
+  EXPECT_THAT(shared_memory_note(row), IsEmpty());
+  row["total_bytes"] = 24 * GiB;
+  row["shared_per_block_bytes"] = 99 * KiB;
+  EXPECT_THAT(shared_memory_note(row), IsEmpty());
+  row["shared_per_block_bytes"] = 128 * KiB;
+  row["is_named"] = true;
+  EXPECT_THAT(shared_memory_note(row), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gapless::tools

@@ -335,6 +335,24 @@ torch.nn.functional.scaled_dot_product_attention(q, q, q)
     assert row["fits"] is None and "CUDA error: invalid configuration argument" in row["reason"]
 
 
+def test_shared_memory_that_the_gpu_lacks(dryrun):
+    """A block of an RTX 3090 has 99 KiB of it, one of an A100 163."""
+    program = """
+import sys, torch
+x = torch.zeros(4, device="cuda")
+source = 'extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = 1; x[0] = s[0]; }'
+kernel = torch.cuda._compile_kernel(source, "f")
+kernel._max_shared_mem_bytes = 1 << 30  # PyTorch would ask the device
+kernel(grid=(1, 1, 1), block=(1, 1, 1), args=[x], shared_mem=int(sys.argv[1]) << 10)
+"""
+    _, (row,) = dryrun("--gpu", "RTX 3090", program=program, arguments=("99",))
+    assert row["fits"] is True and row["shared_per_block_bytes"] == 99 << 10
+    _, (row,) = dryrun("--gpu", "RTX 3090", program=program, arguments=("100",), status=1)
+    assert row["fits"] is None and "CUDA_ERROR_INVALID_VALUE" in row["reason"]
+    text, (row,) = dryrun("--gpu", "24GiB", program=program, arguments=("100",))
+    assert row["fits"] is True and "100.00 KiB of shared memory a block, and L4" in text
+
+
 def test_children_that_use_no_gpu_have_no_rows(dryrun):
     text, (row,) = dryrun("--gpu", "1GiB", status=128 + 9, program="""
 import os, signal, subprocess, sys, torch

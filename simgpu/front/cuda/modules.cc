@@ -79,6 +79,7 @@ int launch(void* function, const KernelShape& shape, void** arguments, void* str
   Process& process = entry.process;
   Stream* stream = process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
+  if (!has_shared_memory(process, shape)) return kInvalidValue;
   const auto& launched = *static_cast<const Function*>(function);
   process.streams.submit(
       *stream, NodeKind::kernel,
@@ -109,6 +110,11 @@ int attribute_of(int* value, int attribute) {
       *value = 0;
   }
   return kSuccess;
+}
+
+int set_attribute(int attribute, int value) {
+  const Entry entry;
+  return may_have_attribute(entry.process, attribute, value) ? kSuccess : kInvalidValue;
 }
 
 int active_blocks(int* blocks, int block_size) {
@@ -174,13 +180,17 @@ CUDA int cuKernelGetFunction(void** function, void* kernel) {
 CUDA int cuKernelGetAttribute(int* value, int attribute, void*, int) {
   return attribute_of(value, attribute);
 }
-CUDA int cuKernelSetAttribute(int, int, void*, int) { return kSuccess; }
+CUDA int cuKernelSetAttribute(int attribute, int value, void*, int) {
+  return set_attribute(attribute, value);
+}
 CUDA int cuKernelSetCacheConfig(void*, int, int) { return kSuccess; }
 
 CUDA int cuFuncGetAttribute(int* value, int attribute, void*) {
   return attribute_of(value, attribute);
 }
-CUDA int cuFuncSetAttribute(void*, int, int) { return kSuccess; }
+CUDA int cuFuncSetAttribute(void*, int attribute, int value) {
+  return set_attribute(attribute, value);
+}
 CUDA int cuFuncSetCacheConfig(void*, int) { return kSuccess; }
 CUDA int cuFuncSetSharedMemConfig(void*, int) { return kSuccess; }
 CUDA int cuFuncLoad(void*) { return kSuccess; }

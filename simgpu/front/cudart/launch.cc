@@ -63,6 +63,7 @@ int launch(const void* function, const KernelShape& shape, void** arguments, voi
   Process& process = entry.process;
   Stream* stream = stream_of(process, handle);
   if (stream == nullptr) return answer(abi::invalid_resource_handle);
+  if (!has_shared_memory(process, shape)) return answer(abi::invalid_value);
   auto& kernels = Process::registered().kernels;
   const auto found = kernels.find(function);
   std::function<void()> work;
@@ -75,6 +76,12 @@ int launch(const void* function, const KernelShape& shape, void** arguments, voi
   process.streams.submit(*stream, NodeKind::kernel, work, busy_ns, function);
   if (stream->capture) simgpu_operator()->graph = stream->capture->graph;
   return answer(process.kernel_error);
+}
+
+int set_attribute(int attribute, int value) {
+  const Entry entry;
+  return answer(may_have_attribute(entry.process, attribute, value) ? abi::success
+                                                                    : abi::invalid_value);
 }
 
 KernelShape shape_of(const abi::Dim3& grid, const abi::Dim3& block, std::size_t shared_bytes) {
@@ -176,9 +183,13 @@ CUDART int cudaFuncGetAttributes(abi::FuncAttributes* attributes, const void* fu
   attributes->maxDynamicSharedSizeBytes = static_cast<int>(gpu.shared_per_block_optin_bytes);
   return abi::success;
 }
-CUDART int cudaFuncSetAttribute(const void*, int, int) { return abi::success; }
+CUDART int cudaFuncSetAttribute(const void*, int attribute, int value) {
+  return set_attribute(attribute, value);
+}
 CUDART int cudaFuncSetCacheConfig(const void*, int) { return abi::success; }
-CUDART int cudaKernelSetAttributeForDevice(void*, int, int, int) { return abi::success; }
+CUDART int cudaKernelSetAttributeForDevice(void*, int attribute, int value, int) {
+  return set_attribute(attribute, value);
+}
 CUDART int cudaFuncGetName(const char** name, const void* function) {
   const Entry entry;
   const auto& kernels = Process::registered().kernels;
