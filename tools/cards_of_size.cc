@@ -48,9 +48,9 @@ std::string shared_memory_note(const nlohmann::json& row) {
     names.push_back(fmt::format("{} others", cards.size() - kMostNames));
   }
   return fmt::format(
-      "a kernel was launched with {} of shared memory a block, and {} have less: there it fails, "
+      "a kernel was launched with {} of shared memory a block, and {} {} less: there it fails, "
       "where the program does not choose another by the GPU; name the card (--gpu '{}')",
-      format_bytes(shared), fmt::join(names, ", "), first);
+      format_bytes(shared), fmt::join(names, ", "), names.size() == 1 ? "has" : "have", first);
 }
 
 }  // namespace gapless::tools

@@ -121,11 +121,8 @@ void start_variable(DeviceMemory& memory, const ptx::Variable& variable, DeviceA
   memory.write(address, bytes.data(), bytes.size());
 }
 
-bool has_shared_memory(Process& process, const KernelShape& shape) {
-  const int device = Process::current();
-  if (shape.dynamic_shared_bytes > process.gpu(device).shared_per_block_optin_bytes) return false;
-  process.recorder.launched(device, shape.dynamic_shared_bytes);
-  return true;
+bool has_shared_memory(const Process& process, const KernelShape& shape) {
+  return shape.dynamic_shared_bytes <= process.gpu(Process::current()).shared_per_block_optin_bytes;
 }
 
 bool may_have_attribute(const Process& process, int attribute, int value) {

@@ -29,9 +29,8 @@ SIMGPU_API std::function<void()> kernel_work(Process& process, DeviceCode& code,
                                              const std::string& mangled_name,
                                              const KernelShape& shape, void** arguments);
 
-/// Whether a block may have that much shared memory on the current device. What kernels are
-/// launched with is recorded: other GPUs have less.
-SIMGPU_API bool has_shared_memory(Process& process, const KernelShape& shape);
+/// Whether a block may have that much shared memory on the current device.
+SIMGPU_API bool has_shared_memory(const Process& process, const KernelShape& shape);
 
 /// Whether a kernel on the current device may be given that attribute, a cudaFuncAttribute or
 /// CUfunction_attribute: not more shared memory than there is.

@@ -49,7 +49,7 @@ struct ProcessRecord {
     std::int32_t capability = 0;        // compute capability: 80 for 8.0
     bool is_named = false;              // as a card, and not by its size alone
     std::int32_t installed_index = -1;  // among all there are, whatever the process sees of them
-    std::uint64_t shared_per_block_bytes = 0;  // the most that a kernel was launched with
+    std::uint64_t shared_per_block_bytes = 0;  // of kernels loaded by hand, at most
     std::uint64_t peak_used_bytes = 0;
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
     std::uint64_t peak_reserved_bytes = 0;

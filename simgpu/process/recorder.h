@@ -52,7 +52,7 @@ class SIMGPU_API Recorder {
   void needed(std::int32_t capability) {
     at()->needs_capability = std::max(at()->needs_capability, capability);
   }
-  /// A kernel was launched whose blocks have so much dynamic shared memory.
+  /// A kernel that was loaded by hand was launched, whose blocks have so much shared memory.
   void launched(int device, std::uint64_t shared_bytes) {
     std::uint64_t& most = at()->devices[device].shared_per_block_bytes;
     most = std::max(most, shared_bytes);

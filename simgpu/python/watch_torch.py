@@ -69,6 +69,12 @@ _COMMANDS = {"/usr/bin", "/usr/local/bin", os.path.dirname(sys.executable),
              *(sysconfig.get_path("scripts", scheme) for scheme in sysconfig.get_scheme_names())}
 
 
+def _is_compiled(path: str) -> bool:
+    """What torch.compile wrote."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return f"{os.sep}torchinductor_" in path or bool(folder) and path.startswith(os.path.abspath(folder) + os.sep)
+
+
 def _owner(frame) -> str:
     """Whose code a frame runs: "user", "library", "torch", "generated" or "python" (its library, and this file, and the
     lines that pip writes for a package's command)."""
@@ -82,8 +88,7 @@ def _owner(frame) -> str:
         return "python"
     if path.startswith(_TORCH):
         return "torch"
-    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    if f"{os.sep}torchinductor_" in path or generated and path.startswith(os.path.abspath(generated) + os.sep):
+    if _is_compiled(path):
         return "generated"
     if _PACKAGES.match(path):
         return "library"
@@ -112,8 +117,10 @@ def _from_start(path: str) -> str:
 
 
 def _text(frame, number: int) -> str:
-    """ "train.py:12", "transformers/trainer.py:2500", "In[3]:2": as short as it is clear."""
+    """ "train.py:12", "transformers/trainer.py:2500", "In[3]:2", "compiled code": as short as it is clear."""
     path = frame.f_code.co_filename
+    if _is_compiled(path):
+        return "compiled code"
     cell = _cell(path)
     if cell:
         path = cell
@@ -523,8 +530,15 @@ def _add(name):
     exec(code, {**globals(), "__name__": name.removesuffix(".py"), "__file__": path})
 
 
+def _is_not_compiled(trace_rules):
+    """torch.compile is to leave the functions of these files alone, which PyTorch calls: it would look for modules of
+    their names."""
+    trace_rules.FORCE_SKIP_FILES.update(os.path.join(_HERE, name) for name in os.listdir(_HERE))
+
+
 @_quietly
 def _watch():
+    _when_imported("torch._dynamo.trace_rules", _is_not_compiled)
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("own_libraries.py")

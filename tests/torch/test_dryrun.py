@@ -531,7 +531,7 @@ x = torch.zeros(1 << 18, device="cuda")
 grow(x)
 """)
     assert row["out_of_memory"]["line"] in ("train.py:3", "train.py:7")  # the function that is compiled, or its call
-    assert "torchinductor_" in row["out_of_memory"]["library_line"]
+    assert row["out_of_memory"]["library_line"] == "compiled code"
 
 
 @pytest.mark.one_torch

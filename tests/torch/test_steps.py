@@ -175,3 +175,23 @@ def test_steps_that_differ_may_be_larger_still(command, dryrun, fits):
     assert "steps differ: 10 of them took" in text
     text, row = said(tight, arguments=("3",))
     assert "steps differ" not in text and row["step_peaks"]["times_most"] > 1, "of 3,000 rows, again and again"
+
+
+def test_what_watches_is_not_compiled(fits):
+    """torch.compile met the functions that PyTorch calls in steps and copies, and looked for modules of their names. A T4
+    has no bfloat16 for it: it leaves such a function to PyTorch, and what that calls is compiled by itself."""
+    said = fits("""
+import torch
+layer = torch.nn.Linear(512, 512, device="cuda")
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+@torch.compile
+def loss(x):
+    with torch.autocast("cuda", torch.bfloat16):
+        return layer(x).float().square().mean()
+step = torch.compile(optimizer.step)
+for _ in range(3):
+    loss(torch.ones(512, 512, device="cuda")).backward()
+    step()
+    optimizer.zero_grad()
+""", "--gpu", "T4")
+    assert said.row["fits"] is True and said.row["steps"] == 3, said.text

@@ -80,6 +80,8 @@ int launch(void* function, const KernelShape& shape, void** arguments, void* str
   Stream* stream = process.streams.find(stream_handle, Process::current());
   if (function == nullptr || stream == nullptr) return kInvalidHandle;
   if (!has_shared_memory(process, shape)) return kInvalidValue;
+  // PyTorch's own kernels come another way, and it chooses them by the GPU.
+  process.recorder.launched(Process::current(), shape.dynamic_shared_bytes);
   const auto& launched = *static_cast<const Function*>(function);
   process.streams.submit(
       *stream, NodeKind::kernel,
