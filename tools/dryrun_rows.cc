@@ -151,6 +151,7 @@ json estimates_of(const ProcessReport& report) {
     return {{"kind", kNames[kind]},
             {"count", record.estimates[kind]},
             {"bounded", record.estimates[static_cast<int>(simgpu::Estimate::bound)]},
+            {"integers", record.estimates[static_cast<int>(simgpu::Estimate::integer)]},
             {"steered", record.estimates[static_cast<int>(simgpu::Estimate::integer)] +
                             record.estimates[static_cast<int>(simgpu::Estimate::flag)]},
             {"step", told("step")},
@@ -217,6 +218,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         {"made_optimizer", member(report.torch, "made_optimizer")},
         {"offloaded_parameter_bytes", member(report.torch, "offloaded_bytes")},
         {"assert_passed_over", member(report.torch, "assert_passed_over")},
+        {"choices", member(report.torch, "choices")},
         {"driver_calls", calls_of(record)},
         {"memory_calls", memory_calls(record)},
         {"fits", fits_of(report.verdict)},

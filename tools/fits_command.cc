@@ -82,12 +82,14 @@ class Runs {
   FitsRun first_with(const std::string& allocator) { return judged(with(allocator, arguments_)); }
 
   // The same with other numbers in the place of those that nobody knows.
-  FitsRun with_other_numbers(const FitsRun& first, const std::string& unknown) {
+  FitsRun with_other_numbers(const FitsRun& first, const std::string& unknown,
+                             const std::string& choices = "") {
     TracedRun traced = with(first.allocator, arguments_);
     traced.name += ", other numbers";
     // The n-th noise of a seed is the first one of the n-th seed after it.
     if (arguments_.gpus.unknown == "noise") traced.variables = {{"SIMGPU_SEED", "1000000000"}};
     traced.gpus.unknown = unknown;
+    traced.gpus.choices = choices;
     return again(first, std::move(traced));
   }
 
@@ -159,6 +161,23 @@ void judge_by_older_gpus(Runs& program, std::vector<FitsRun>& runs, const FitsRu
   judge_by_older_gpu(runs, first, again);
 }
 
+// With other numbers and choices made the other way: all of them, and, as one may keep it from
+// coming to the next, each alone, as far as time allows. Of these the run that takes the most, or
+// the first that takes more than `first`.
+FitsRun the_other_way(Runs& program, const FitsRun& first) {
+  double seconds_left = 60 + first.seconds;
+  std::optional<FitsRun> most;
+  for (const std::string& choices : other_ways(first)) {
+    FitsRun run = program.with_other_numbers(first, "noise", choices);
+    const bool stopped = run.end.by == WatchedEnd::By::user;
+    const double run_seconds = run.seconds;
+    seconds_left -= run_seconds;
+    if (!most || stopped || takes_less_than(run, *most)) most = std::move(run);
+    if (stopped || seconds_left < run_seconds || takes_less_than(*most, first)) break;
+  }
+  return std::move(*most);
+}
+
 int run(FitsArguments arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
@@ -196,9 +215,15 @@ int run(FitsArguments arguments) {
   judge_by_one_another(runs, arguments.gpus.estimates);
   if (const FitsRun* const first = wants_second_guess(runs, arguments.gpus, arguments.gpus.unknown);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
-    judge_by_second_guess(runs, *first, program.with_other_numbers(*first, "noise"));
+    judge_by_second_guess(runs, *first, the_other_way(program, *first));
   } else if (runs.size() == 1 && !arguments.gpus.estimates && !drew_from(runs[0]).empty()) {
     judge_by_another_run(runs[0], program.another(runs[0]));
+  }
+  if (const FitsRun* const first = wants_second_guess_of_no(runs, arguments.gpus);
+      first != nullptr && runs.back().end.by != WatchedEnd::By::user) {
+    // With noise the sizes of large tensors are those with zeros.
+    const char* const unknown = went_by_sizes(*first) ? "most" : "noise";
+    judge_no_by_second_guess(runs, program.with_other_numbers(*first, unknown, choices_of(*first)));
   }
   if (const FitsRun* const first = wants_older_gpu(runs);
       first != nullptr && runs.back().end.by != WatchedEnd::By::user) {

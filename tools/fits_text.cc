@@ -379,7 +379,8 @@ void add_bounds(Notes& notes, const std::vector<FitsRun>& runs) {
 
 void add_last_words(std::string& text, const std::vector<FitsRun>& runs, std::size_t columns) {
   for (const FitsRun& run : runs) {
-    const bool failed = !run.fits() && run.end.ended.status() != 0;
+    const bool used_no_gpu = run.rows.size() == 1 && run.rows[0]["pid"].is_null();
+    const bool failed = !run.fits() && (run.end.ended.status() != 0 || used_no_gpu);
     if (!failed || run.last_words.empty()) continue;
     text += fmt::format("\nthe program's last words (with {}):\n", run.allocator);
     for (const std::string& words : run.last_words) {

@@ -9,7 +9,7 @@
 //   offloaded          parameters that accelerate keeps on the host for want of room
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   cuLinkCreate_v2    is not simulated, and it went on without
-//   assert             failed, and was passed over (simgpu/python/assume_asserts.py)
+//   assert             failed, and was passed over (simgpu/python/watch_choices.py)
 //   NCCL               has buffers of its own, outside of what is counted
 //   a size alone       cards that are sold with it have less (cards_of_size.h), older ones run
 //                      attention in other kernels (older_gpu.h)

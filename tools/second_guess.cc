@@ -32,6 +32,26 @@ bool but_for_sizes(const json& row) {
   return row["fits"].is_null() && member(row, "by_estimates") == true;
 }
 
+// What the run's processes always chose at each place where one did.
+json all_choices(const FitsRun& run) {
+  json all = json::object();
+  for (const json& row : run.rows) {
+    const json choices = member(row, "choices");
+    for (const auto& [place, choice] : choices.items()) {
+      const auto found = all.find(place);
+      all[place] = found == all.end() || *found == choice ? choice : json();
+    }
+  }
+  for (auto at = all.begin(); at != all.end();) at = at->is_null() ? all.erase(at) : std::next(at);
+  return all;
+}
+
+bool refused_by_unknown(const json& row) {
+  const json from = member(row, "estimates_from");
+  return row["fits"] == false && from.is_object() && member(row, "unknown") == "zeros" &&
+         (number(from["steered"]) > 0 || from["kind"] == "size");
+}
+
 std::string who_read(const json& row) {
   const json& from = row["estimates_from"];
   const std::uint64_t count = number(from["steered"]);
@@ -64,7 +84,11 @@ struct Compared {
 // `first` is null where the process has no counterpart.
 Compared compare(const json& row, const json* first, const json* other, const FitsRun& again) {
   const std::string read = who_read(row);
-  const std::string tried = "with other numbers in their place (--unknown noise)";
+  const bool chose = !member(row, "choices").empty();
+  const std::string tried =
+      chose
+          ? "with other numbers in their place (--unknown noise) and each choice made the other way"
+          : "with other numbers in their place (--unknown noise)";
   if (first == nullptr || other == nullptr || !(*other)["pid"].is_number() ||
       took_no_step_beside(*first, *other)) {
     return {true, fmt::format("{}; {} it did not come so far as to be compared", read, tried)};
@@ -77,7 +101,9 @@ Compared compare(const json& row, const json* first, const json* other, const Fi
   const bool takes_more =
       number((*other)["peak_allocated_bytes"]) > number((*first)["peak_allocated_bytes"]);
   // One that was cut short had less time to take as much.
-  if (!same_peak(*first, *other) && (ended_well || takes_more)) {
+  // One way of choosing may well take less than the other.
+  const bool only_chose = chose && number(row["estimates_from"]["integers"]) == 0;
+  if (!same_peak(*first, *other) && (takes_more || (ended_well && !only_chose))) {
     return {false,
             fmt::format("{}, and {} {} were allocated instead of {}: the memory it takes "
                         "follows from them, or from chance (--estimates takes it as it came)",
@@ -91,7 +117,8 @@ Compared compare(const json& row, const json* first, const json* other, const Fi
     return {true,
             fmt::format("{}; {} it {}, having allocated no more until then", read, tried, how)};
   }
-  return {true, fmt::format("{}; {} it takes as much", read, tried)};
+  return {true, fmt::format("{}; {} it takes {}", read, tried,
+                            same_peak(*first, *other) ? "as much" : "less")};
 }
 
 }  // namespace
@@ -133,6 +160,22 @@ void note_what_zeros_did(FitsRun& again, const FitsRun& first) {
   }
 }
 
+std::string choices_of(const FitsRun& run) {
+  const json choices = all_choices(run);
+  return choices.empty() ? "" : choices.dump();
+}
+
+std::vector<std::string> other_ways(const FitsRun& first) {
+  constexpr std::size_t kMostAlone = 6;
+  std::vector<std::string> ways = {choices_of(first)};
+  const json choices = all_choices(first);
+  if (choices.size() < 2) return ways;
+  for (const auto& [place, choice] : choices.items()) {
+    if (ways.size() <= kMostAlone) ways.push_back(json{{place, choice}}.dump());
+  }
+  return ways;
+}
+
 double second_guess_limit_seconds(const FitsRun& first) { return 30 + 4 * first.seconds; }
 
 void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, const FitsRun& again) {
@@ -159,6 +202,42 @@ void judge_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& first, con
       row["fits"] = nullptr;
       row["verdict"] = "not known";
       row["reason"] = compared.text;
+    }
+    add_headroom(run);
+  }
+}
+
+const FitsRun* wants_second_guess_of_no(const std::vector<FitsRun>& runs,
+                                        const SimulatedGpus& gpus) {
+  if (gpus.estimates) return nullptr;
+  const auto found = std::find_if(runs.begin(), runs.end(), [](const FitsRun& run) {
+    return run.end.by == WatchedEnd::By::itself &&
+           std::any_of(run.rows.begin(), run.rows.end(), refused_by_unknown);
+  });
+  return found == runs.end() ? nullptr : &*found;
+}
+
+bool went_by_sizes(const FitsRun& run) {
+  return std::any_of(run.rows.begin(), run.rows.end(), [](const json& row) {
+    return refused_by_unknown(row) && row["estimates_from"]["kind"] == "size";
+  });
+}
+
+void judge_no_by_second_guess(std::vector<FitsRun>& runs, const FitsRun& again) {
+  for (FitsRun& run : runs) {
+    for (std::size_t i = 0; i < run.rows.size(); ++i) {
+      json& row = run.rows[i];
+      const json* const other = counterpart(again.rows, i, row);
+      if (!refused_by_unknown(row) || other == nullptr) continue;
+      if ((*other)["fits"] != true && !but_for_sizes(*other)) continue;
+      const std::string unknown = (*other)["unknown"];
+      note_other(row, unknown.c_str(), other);
+      row["fits"] = nullptr;
+      row["verdict"] = "not known";
+      row["reason"] = fmt::format(
+          "with zeros in the place of numbers that nobody knows it does not fit ({}), and with "
+          "others (--unknown {}) it does: {} are allocated",
+          row["reason"].get<std::string>(), unknown, size_text((*other)["peak_allocated_bytes"]));
     }
     add_headroom(run);
   }

@@ -87,6 +87,7 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
   set("SIMGPU_CONTEXT", gpus.context);
   set("SIMGPU_STRICT", gpus.strict ? "1" : "");
   set("SIMGPU_UNKNOWN", gpus.unknown);
+  set("SIMGPU_CHOICES", gpus.choices);
   set("SIMGPU_SKEW", fmt::format("{}", gpus.skew));
   set("SIMGPU_RANKS", gpus.ranks);
   set("SIMGPU_STEPS", gpus.steps == 0 ? "" : std::to_string(gpus.steps));

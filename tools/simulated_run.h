@@ -23,6 +23,7 @@ struct SimulatedGpus {
   std::string conf;               // gapless's options; empty: GAPLESS_CONF's
   bool strict = false;            // stop at the first function that is not simulated
   std::string unknown = "zeros";  // what is read where nobody knows it; or "noise", "most"
+  std::string choices;            // of a run before, which this one makes the other way (JSON)
   bool worst_case = false;        // the longest items of the data are fed
   std::uint64_t steps = 0;        // it is stopped after so many optimizer steps; 0: never
   bool estimates = false;         // sizes that follow from such numbers are taken as they come

@@ -44,7 +44,7 @@ def _nothing_yet() -> dict:
     return {"steps": 0, "first_out_of_memory": None, "last_out_of_memory": None, "thread_out_of_memory": None,
             "first_estimates": {}, "assertion": None, "stopped_after_steps": None, "optimizers_without_step": 0, "garbage": [],
             "garbage_at_end": [], "drew_from": [], "replaced_settings": None, "made_optimizer": False,
-            "assert_passed_over": None, "states_of_first_step": {}, "offloaded_bytes": 0}
+            "assert_passed_over": None, "choices": {}, "states_of_first_step": {}, "offloaded_bytes": 0}
 
 
 state = _nothing_yet()
@@ -257,15 +257,8 @@ def _assertion(address):
           file=sys.stderr, flush=True)
 
 
-def _as_torchs_own(function):
-    """One into which torch.compile does not look."""
-    function.__code__ = function.__code__.replace(co_filename=torch._tensor_str.__file__)
-    return function
-
-
 def _makes_text(function):
     """print(loss) reads numbers, and picks those that are not zero to see how many digits they want: nothing is steered."""
-    @_as_torchs_own
     @functools.wraps(function)
     def wrapped(*arguments, **options):
         library.simgpu_makes_text(1)
@@ -542,7 +535,7 @@ def _watch():
     if os.environ.get("SIMGPU_RANKS") and torch.distributed.is_available():
         _add("watch_ranks.py")
     _add("own_libraries.py")
-    _add("assume_asserts.py")
+    _add("watch_choices.py")
     _add("tune_kernels.py")
     _add("watch_offload.py")
     _add("watch_garbage.py")

@@ -10,6 +10,7 @@ namespace gapless::tools {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -110,6 +111,62 @@ TEST(SecondGuess, TakesTheAnswerBackWhereMemoryIsAnother) {
   const json row = judged(row_of(100), refused);
   EXPECT_EQ(row["fits"], nullptr);
   EXPECT_THAT(row["reason"].get<std::string>(), HasSubstr("it does not fit: 2 GiB asked"));
+}
+
+json choosing(std::uint64_t mib, const json& choices, int integers = 0) {
+  json row = row_of(mib);
+  row["choices"] = choices;
+  row["estimates_from"]["integers"] = integers;
+  return row;
+}
+
+TEST(SecondGuess, MakesChoicesTheOtherWayTogetherAndEachAlone) {
+  EXPECT_THAT(other_ways(run_of({row_of(100)})), ElementsAre(""));
+  const json one = {{"train.py:1:24", false}};
+  EXPECT_THAT(other_ways(run_of({choosing(100, one)})), ElementsAre(one.dump()));
+  // What is now this and now that goes by the numbers; so does what processes do not agree on.
+  const json first = {{"a.py:1:2", true}, {"b.py:3:4", false}, {"c.py:5:6", nullptr}};
+  const json second = {{"a.py:1:2", true}, {"b.py:3:4", true}, {"d.py:7:8", false}};
+  const FitsRun run = run_of({choosing(100, first), choosing(100, second)});
+  const json constant = {{"a.py:1:2", true}, {"d.py:7:8", false}};
+  EXPECT_EQ(choices_of(run), constant.dump());
+  EXPECT_THAT(other_ways(run), ElementsAre(constant.dump(), json{{"a.py:1:2", true}}.dump(),
+                                           json{{"d.py:7:8", false}}.dump()));
+  json many;
+  for (int i = 0; i < 20; ++i) many[std::to_string(i)] = true;
+  EXPECT_EQ(other_ways(run_of({choosing(100, many)})).size(), 7U);
+}
+
+TEST(SecondGuess, OneWayOfChoosingMayTakeLessThanTheOther) {
+  const json choices = {{"train.py:1:24", false}};
+  const json row = judged(choosing(100, choices), run_of({choosing(50, choices)}));
+  EXPECT_EQ(row["fits"], true);
+  EXPECT_EQ(row["notes"][0],
+            "the host read integers or flags that nobody knows 3 times, first (train.py:12); with "
+            "other numbers in their place (--unknown noise) and each choice made the other way it "
+            "takes less");
+  EXPECT_EQ(judged(choosing(100, choices), run_of({choosing(150, choices)}))["fits"], nullptr);
+  EXPECT_EQ(judged(choosing(100, choices, 1), run_of({choosing(50, choices, 1)}))["fits"], nullptr)
+      << "a length may have been less";
+}
+
+TEST(SecondGuess, NoIsNoAnswerWhereOtherNumbersFit) {
+  std::vector<FitsRun> runs = {run_of({without_success(row_of(900), false, "2 GiB asked")})};
+  ASSERT_EQ(wants_second_guess_of_no(runs, {}), runs.data());
+  EXPECT_EQ(wants_second_guess(runs, {}), nullptr);
+  judge_no_by_second_guess(runs, run_of({without_success(row_of(900), false, "1 GiB asked")}));
+  EXPECT_EQ(runs[0].rows[0]["fits"], false);
+  EXPECT_FALSE(went_by_sizes(runs[0]));
+  json with_noise = row_of(300);
+  with_noise["unknown"] = "noise";
+  judge_no_by_second_guess(runs, run_of({with_noise}));
+  EXPECT_EQ(runs[0].rows[0]["fits"], nullptr);
+  EXPECT_EQ(runs[0].rows[0]["reason"],
+            "with zeros in the place of numbers that nobody knows it does not fit (2 GiB asked), "
+            "and with others (--unknown noise) it does: 300.00 MiB are allocated");
+  json read_nothing = without_success(row_of(900), false, "2 GiB asked");
+  read_nothing["estimates_from"] = nullptr;
+  EXPECT_EQ(wants_second_guess_of_no({run_of({read_nothing})}, {}), nullptr);
 }
 
 TEST(SecondGuess, SaysNothingByARunThatFailedForAnotherReason) {

@@ -92,6 +92,7 @@ class Adviser {
       if (!with_other_numbers_) {
         SimulatedGpus gpus = options_.gpus;
         gpus.unknown = "noise";
+        gpus.choices = choices_of(runs.front());
         with_zeros_ = runs.front();
         with_other_numbers_ = run_once(attempt, gpus, "other numbers", false,
                                        second_guess_limit_seconds(*with_zeros_));

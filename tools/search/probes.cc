@@ -31,7 +31,7 @@ Probes::~Probes() {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-void Probes::start(std::size_t id, const std::vector<std::string>& command,
+void Probes::start(std::size_t id, const std::vector<std::string>& command, Variables variables,
                    const std::filesystem::path& output, double seconds) {
   const std::string value = fmt::format("{}.{}", getpid(), started_++);
   constexpr const char* kMark = "GAPLESS_PROBE";
@@ -40,7 +40,8 @@ void Probes::start(std::size_t id, const std::vector<std::string>& command,
   probe.begun = Clock::now();
   const std::chrono::duration<double> limit(seconds);
   probe.ends = probe.begun + std::chrono::duration_cast<Clock::duration>(limit);
-  probe.pid = start_program(command, {{kMark, value}}, output);
+  variables.emplace_back(kMark, value);
+  probe.pid = start_program(command, variables, output);
   running_.emplace(id, std::move(probe));
 }
 

@@ -38,9 +38,9 @@ class Probes {
   Probes(const Probes&) = delete;
   Probes& operator=(const Probes&) = delete;
 
-  /// Runs a command with its output in a file; it is ended after so many seconds. Throws
-  /// InputError.
-  void start(std::size_t id, const std::vector<std::string>& command,
+  /// Runs a command with its output in a file and these variables; it is ended after so many
+  /// seconds. Throws InputError.
+  void start(std::size_t id, const std::vector<std::string>& command, Variables variables,
              const std::filesystem::path& output, double seconds);
   void stop(std::size_t id);
 

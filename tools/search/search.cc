@@ -238,7 +238,11 @@ void Search::start(Probes& probes, std::size_t cell, std::size_t index,
     const FitsRun first = cells_[cell].results.at(index).as_run();
     limit = std::min(limit, second_guess_limit_seconds(first));
   }
-  probes.start(started_, words, folder / "output", limit);
+  Variables variables;
+  if (variant == kNoise) {
+    variables = {{"SIMGPU_CHOICES", choices_of(cells_[cell].results.at(index).as_run())}};
+  }
+  probes.start(started_, words, variables, folder / "output", limit);
   jobs_.emplace(started_++, std::move(job));
 }
 
