@@ -78,6 +78,23 @@ TEST_F(Descriptors, MessagesThatCannotBeReadKeepNone) {
   free(a);
 }
 
+TEST_F(Descriptors, BlocksThatDoNotComeToTheirLastPieceAreNone) {
+  start({.capacity = 32 * MiB});
+  const DeviceAddress a = alloc(9 * MiB);
+  SharedBlock shared;
+  ASSERT_EQ(allocator->share(a, shared), Status::ok);
+  std::uint64_t total = 0;
+  for (const SharedPiece& piece : shared.pieces) total += piece.bytes;
+  SharedBlock told;
+  std::string error;
+  shared.bytes = total - shared.pieces.back().bytes - shared.offset_bytes;
+  EXPECT_FALSE(from_message(to_message(shared), told, error));
+  ++shared.bytes;
+  EXPECT_TRUE(from_message(to_message(shared), told, error)) << error;
+  EXPECT_EQ(allocator->unshare(a), Status::ok);
+  free(a);
+}
+
 TEST_F(Descriptors, OpenedBlocksKeepNone) {
   auto driver = std::make_unique<simgpu::SimDriver>(
       simgpu::SimOptions{.devices = {{.total_bytes = 16 * MiB}}});
