@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@
 #include "tools/estimates_from.h"
 #include "tools/fits_report.h"
 #include "tools/inputs.h"
+#include "tools/json_values.h"
 #include "tools/lacking_kernels.h"
 #include "tools/launch.h"
 #include "tools/left_behind.h"
@@ -96,6 +99,16 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   return outcome;
 }
 
+// The files that processes wrote their memory's history to, each once, though it may be of several
+// GPUs.
+std::set<std::string> recorded_in(const json& rows) {
+  std::set<std::string> files;
+  for (const json& row : rows) {
+    if (const json file = member(row, "record"); file.is_string()) files.insert(file);
+  }
+  return files;
+}
+
 int run(DryrunArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
@@ -129,6 +142,9 @@ int run(DryrunArguments& arguments) {
   for (const std::string& note :
        {runs.size() == 1 ? drawn_note(first) : "", note_of_ranks(arguments.gpus, first.absent)}) {
     if (!note.empty()) say(stderr, "gapless dryrun: {}\n", note);
+  }
+  for (const std::string& file : recorded_in(rows)) {
+    say(stderr, "gapless dryrun: recorded in {} (gapless inspect, gapless replay)\n", file);
   }
   write_json(arguments.program, json_text(rows, 1));
   if (instead == "cudaMalloc") {

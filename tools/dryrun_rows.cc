@@ -132,7 +132,12 @@ std::string request_text(const json& request, bool has_torch) {
   } else {
     text += " in use";
   }
-  return fmt::format("{} on GPU {}", text, request["device"].get<int>());
+  text += fmt::format(" on GPU {}", request["device"].get<int>());
+  if (const json limit = member(request, "limit_bytes"); limit.is_number()) {
+    text +=
+        fmt::format(", of which the program allows itself {} (memory fraction)", size_text(limit));
+  }
+  return text;
 }
 
 // The gravest of what followed from numbers that nobody knows, where it was first: a size, a flag
@@ -270,7 +275,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
           member(member(report.torch, "states_of_first_step"), std::to_string(device).c_str());
       for (const char* const of_torch :
            {"name", "peak_allocated_bytes", "peak_reserved_bytes", "peak_requested_bytes",
-            "requested_bytes", "retries", "stalls"}) {
+            "requested_bytes", "retries", "stalls", "limit_bytes"}) {
         row[of_torch] = nullptr;
       }
       // PyTorch's own peaks begin anew where the program says so; those recorded do not.
@@ -282,6 +287,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
         reserved = std::max(reserved, known["peak_reserved_bytes"].get<std::uint64_t>());
         row["name"] = known["name"];
         row["retries"] = known["retries"];
+        row["limit_bytes"] = member(known, "limit_bytes");
         for (const char* const asked : {"requested_bytes", "peak_requested_bytes"}) {
           const std::uint64_t bytes = number(member(known, asked));
           row[asked] = bytes == 0 ? json() : json(bytes);

@@ -268,7 +268,11 @@ void add_headroom(FitsRun& run) {
     row["headroom_percent"] = nullptr;
     const std::uint64_t total = number(row["total_bytes"]);
     if (row["fits"] != true || used[run.installed[i]] > total) continue;
-    const std::uint64_t left = total - used[run.installed[i]];
+    std::uint64_t left = total - used[run.installed[i]];
+    if (const json limit = member(row, "limit_bytes"); limit.is_number()) {
+      const std::uint64_t reserved = number(row["peak_reserved_bytes"]);
+      left = std::min(left, number(limit) - std::min(number(limit), reserved));
+    }
     row["headroom_bytes"] = left;
     row["headroom_percent"] =
         total == 0 ? 0.0 : 100.0 * static_cast<double>(left) / static_cast<double>(total);

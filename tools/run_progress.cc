@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "tools/left_running.h"
 #include "tools/say.h"
 #include "tools/table.h"
+#include "tools/text_width.h"
 
 namespace gapless::tools {
 
@@ -39,10 +41,22 @@ void RunProgress::look() {
   }
   if (!shown_) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - begin_);
-  say(stderr, "\r\x1b[K{}: {} s, {} steps, {} in use at most", what_, seconds.count(),
-      with_commas(now_at.steps), format_bytes(now_at.peak_bytes));
+  const std::string figures =
+      fmt::format("{} s, {} steps, {}", seconds.count(), with_commas(now_at.steps),
+                  format_bytes(now_at.peak_bytes));
+  say(stderr, "\r\x1b[K{}", status_line(what_, figures, terminal_columns(STDERR_FILENO)));
   std::fflush(stderr);
   drawn_ = true;
+}
+
+std::string status_line(const std::string& what, const std::string& figures, std::size_t columns) {
+  constexpr std::string_view kMore = " in use at most";
+  std::string text = what + ": " + figures;
+  if (columns == 0 || columns_of(text) + kMore.size() < columns) return text.append(kMore);
+  if (columns_of(text) < columns) return text;
+  const std::size_t room = columns - std::min(columns, figures.size() + 3);
+  return room < 2 ? lines_of(figures, std::max<std::size_t>(columns, 2) - 1).front()
+                  : lines_of(what, room).front() + ": " + figures;
 }
 
 void RunProgress::wait_for(const std::string& names) {

@@ -12,6 +12,10 @@
 
 namespace gapless::tools {
 
+/// "gapless fits: with native: 12 s, 3 steps, 4.00 GiB in use at most", or as much of it as stands
+/// in one line of so many columns (0: any): one that is broken would not be written over.
+std::string status_line(const std::string& what, const std::string& figures, std::size_t columns);
+
 class RunProgress {
  public:
   /// `reports`: the folder where the run's processes leave what they come to. `alone`: nothing else

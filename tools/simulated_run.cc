@@ -18,6 +18,7 @@
 #include "simgpu/process/gpu_profile.h"
 #include "simgpu/process/ranks.h"
 #include "tools/inputs.h"
+#include "tools/text_width.h"
 #include "tools/torch_settings.h"
 
 namespace gapless::tools {
@@ -150,10 +151,12 @@ std::string no_gpu_used(const std::string& program, const Ended& ended, const st
 }
 
 std::string headline(const std::string& command, const SimulatedGpus& gpus) {
-  return fmt::format(
+  const std::string text = fmt::format(
       "gapless {}: on simulated GPUs ({}). Sizes are real; numbers are where they follow from what "
       "the host gave.",
       command, gpus.gpus);
+  const std::size_t columns = terminal_columns(STDERR_FILENO);
+  return columns == 0 ? text : fmt::format("{}", fmt::join(lines_of(text, columns), "\n"));
 }
 
 std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent) {

@@ -234,6 +234,8 @@ std::size_t own_frame(const std::vector<std::string_view>& frames) {
 
 FrameKind frame_kind(std::string_view frame) {
   const auto [file, name] = parts_of(frame);
+  // What watches a program on simulated GPUs, which PyTorch calls.
+  if (file.find("/simgpu/python/") != file.npos) return FrameKind::machinery;
   if (is_python(file)) return is_library(file) ? FrameKind::library : FrameKind::own;
   return is_machinery(file, name) ? FrameKind::machinery : FrameKind::native;
 }

@@ -10,8 +10,9 @@
                         function that begins in that line; null where it was now this and now that
 
 Each is counted as a flag that was read, so that a program whose answer may hang on one is run again. It is given some of these
-(SIMGPU_CHOICES), and goes the other way there: what both ways take is seen, as far as a few runs can show it. Numbers are
-followed through sums, products and the like on the host; not through numpy, math and float(), which make some of their own.
+(SIMGPU_CHOICES), and goes the other way there, if that is not to raise an error: what both ways take is seen, as far as a few
+runs can show it. Numbers are followed through sums, products and the like on the host; not through numpy, math and float(),
+which make some of their own.
 
 A program whose asserts fail is not the one whose memory is asked for, so an assert lets it go on. On the host nobody keeps
 account of which tensors are known: once numbers that are not were read there, an assert that fails is passed over, and told.
@@ -61,6 +62,25 @@ def _goes_on_with(code, at: int) -> bool | None:
     return None if there == here else (there > here) == jump.opname.endswith("IF_TRUE")
 
 
+@functools.lru_cache(maxsize=1024)
+def _raises(code, at: int, flag: bool) -> bool:
+    """Whether the code goes straight to a raise with that flag, which the instruction at that offset asks for."""
+    instructions = [one for one in dis.get_instructions(code) if one.opname not in _PASSED_OVER]
+    index = next((i for i, one in enumerate(instructions) if one.offset >= at), len(instructions))
+    jump = next((one for one in instructions[index:index + 2] if one.opname.endswith(("IF_TRUE", "IF_FALSE"))), None)
+    if jump is None or "JUMP" not in jump.opname:
+        return False
+    jumps = jump.opname.endswith("IF_TRUE") == flag
+    start = jump.argval if jumps else jump.offset + 2
+    for one in instructions:
+        if one.offset >= start:
+            if one.opname == "RAISE_VARARGS":
+                return True
+            if "JUMP" in one.opname or one.opname.startswith(("RETURN", "FOR_ITER", "YIELD")):
+                return False
+    return False
+
+
 # --- choices ------------------------------------------------------------------------------------------------
 
 def _choose(frame, by_numbers: bool) -> bool:
@@ -68,7 +88,7 @@ def _choose(frame, by_numbers: bool) -> bool:
     file = os.fsencode(code.co_filename).decode("utf-8", "replace")
     place = f"{file}:{code.co_firstlineno}:{at}"
     before = _chosen_before.get(place)
-    choice = by_numbers if before is None else not before
+    choice = by_numbers if before is None else before if _raises(code, at, not before) else not before
     choices = state["choices"]
     if place in choices or len(choices) < _MOST_CHOICES:
         choices[place] = choice if choices.get(place, choice) is choice else None

@@ -218,11 +218,19 @@ def _without_collections(function):
     return wrapped
 
 
+def _limit(device) -> int | None:
+    """What the program allows itself of the GPU; None where that is all of it."""
+    ask = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    fraction = ask(device) if ask is not None and torch.cuda.get_allocator_backend() != "cudaMallocAsync" else 1.0
+    return int(fraction * torch.cuda.get_device_properties(device).total_memory) if fraction < 1 else None
+
+
 @_quietly
 @_without_collections
 def _out_of_memory(device, asked, _total, free):
     request = {"device": device, "asked_bytes": asked, "allocated_bytes": torch.cuda.memory_allocated(device),
-               "reserved_bytes": torch.cuda.memory_reserved(device), "free_bytes": free, "step": state["steps"], **_current_lines()}
+               "reserved_bytes": torch.cuda.memory_reserved(device), "free_bytes": free, "limit_bytes": _limit(device),
+               "step": state["steps"], **_current_lines()}
     state["first_out_of_memory"] = state["first_out_of_memory"] or request
     state["last_out_of_memory"] = request
     for more in at_out_of_memory:
@@ -413,6 +421,7 @@ def _devices() -> list[dict]:
             "peak_requested_bytes": stats.get("requested_bytes.all.peak", 0),
             "retries": stats.get("num_alloc_retries", 0),
             "waits": stats.get("num_sync_all_streams", 0),
+            "limit_bytes": _limit(index),
         })
     return devices
 

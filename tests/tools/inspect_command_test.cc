@@ -211,6 +211,26 @@ TEST_F(InspectCommand, TakesEachDeviceOfAFileForARank) {
   EXPECT_TRUE(told["outliers"].empty());
 }
 
+TEST_F(InspectCommand, LeavesNamesWholeThatHaveNoFolderInCommon) {
+  gapless::Trace trace = gapless::load_traces(kTinyTrace).at(0);
+  trace.stacks = nullptr;
+  trace.site_stacks.clear();
+  for (std::size_t i = 1; i < trace.sites.size(); ++i) {
+    trace.sites[i] = fmt::format("/{}/code/a.py:{} f", i % 2 == 0 ? "opt" : "srv", i + 1);
+  }
+  const auto sites_with = [&](const char* name) {
+    gapless::write_file(folder.file(name), gapless::write_compact({trace}));
+    return run("inspect --try none " + folder.file(name)).text;
+  };
+  const std::string apart = sites_with("apart.gtrace");
+  EXPECT_THAT(apart, HasSubstr("/opt/code/a.py:"));
+  EXPECT_THAT(apart, Not(HasSubstr("Files are in")));
+  for (std::size_t i = 1; i < trace.sites.size(); ++i) trace.sites[i].replace(1, 3, "opt");
+  const std::string together = sites_with("together.gtrace");
+  EXPECT_THAT(together, HasSubstr("Files are in /opt/code/."));
+  EXPECT_THAT(together, Not(HasSubstr("/opt/code/a.py:")));
+}
+
 TEST_F(InspectCommand, SaysWhatIsAtAnAddress) {
   const json list =
       json::parse(run("inspect --json --try none --at end --blocks 1 " GAPLESS_SNAPSHOT).text);

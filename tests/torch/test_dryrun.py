@@ -107,6 +107,7 @@ def test_no_way_to_start_python_hides_it(tmp_path, words, environment):
     assert row["fits"] is False and row["steps"] == 8
     assert row["out_of_memory"]["line"] == f"train.py:{8 + len(lines) - 1}"
     assert [str(path) for path in tmp_path.glob("run.*.pickle")] == [row["record"]]
+    assert f"recorded in {row['record']} (gapless inspect, gapless replay)" in done.stderr
 
 
 @pytest.mark.one_torch

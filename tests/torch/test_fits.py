@@ -477,3 +477,30 @@ x = torch.ones(9, device="cuda")
 {ends}
 """, "--gpu", "1GiB", status=7 if "7" in ends else 1)
     assert said.row["reason"] == told
+
+
+def test_what_was_begun_for_a_refused_request_is_nobodys(fits):
+    """Expandable segments map what there is before they find that it is not enough."""
+    said = fits("""
+import torch
+kept = [torch.zeros(100 << 20, dtype=torch.uint8, device="cuda")]
+try: torch.zeros(3 << 30, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError: pass
+kept.append(torch.zeros(100 << 20, dtype=torch.uint8, device="cuda"))
+""", "--gpu", "2GiB", "--allocator", "expandable")
+    assert said.row["peak_used_bytes"] == 300 * MiB and said.row["headroom_bytes"] == (2048 - 300) * MiB, said.text
+    assert "less is left than" not in said.text
+
+
+@pytest.mark.parametrize("allocator", ["gapless", "native", "expandable"])
+def test_a_fraction_of_the_gpu_that_a_program_allows_itself_is_told(fits, allocator):
+    program = """
+import sys, torch
+torch.cuda.set_per_process_memory_fraction(0.5)
+x = torch.zeros(int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda")
+"""
+    said = fits(program, "--gpu", "2GiB", "--allocator", allocator, arguments=("1000",))
+    assert said.row["limit_bytes"] == 1 << 30 and said.row["headroom_bytes"] == 24 * MiB, said.text
+    said = fits(program, "--gpu", "2GiB", "--allocator", allocator, arguments=("1100",), status=3)
+    assert said.row["fits"] is False
+    assert said.row["reason"].endswith("on GPU 0, of which the program allows itself 1.00 GiB (memory fraction)")

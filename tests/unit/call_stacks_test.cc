@@ -45,6 +45,7 @@ TEST(Frames, AreToldApartByTheirText) {
       {"??:0 __libc_start_main", FrameKind::machinery},
       {"??:0 c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)",
        FrameKind::machinery},
+      {"/opt/gapless/lib/simgpu/python/watch_memory.py:334 kernel", FrameKind::machinery},
       {"", FrameKind::machinery},
   };
   for (const auto& [frame, kind] : frames) EXPECT_EQ(frame_kind(frame), kind) << frame;

@@ -29,7 +29,7 @@ std::string common_folder(const MomentReport& report) {
       }
     }
   }
-  return common;
+  return common == "/" ? "" : common;  // which is in every name
 }
 
 class Writer {
