@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "simgpu/process/api.h"
+#include "simgpu/process/kept_variables.h"
 #include "simgpu/process/loaded_libraries.h"
 #include "simgpu/process/no_gpu.h"
 #include "simgpu/process/python_watch.h"
@@ -45,7 +46,8 @@ int replace(const char* path, char* const* words, char* const* variables) {
     tell_python_of_end();
     to->end(End::replaced, 0);
   }
-  const auto failed = static_cast<int>(syscall(SYS_execve, path, words, variables));
+  const KeptVariables all(variables);
+  const auto failed = static_cast<int>(syscall(SYS_execve, path, words, all.get()));
   if (to != nullptr) to->end(End::none, 0);
   return failed;
 }
@@ -88,6 +90,13 @@ SIMGPU_API int execve(const char* path, char* const* words, char* const* variabl
 }
 SIMGPU_API int execv(const char* path, char* const* words) noexcept {
   return gapless::simgpu::replace(path, words, environ);
+}
+// As env calls it, which may have been told to empty the environment.
+SIMGPU_API int execvp(const char* file, char* const* words) noexcept {
+  using Execvpe = int (*)(const char*, char* const*, char* const*);
+  static const auto next = reinterpret_cast<Execvpe>(dlsym(RTLD_NEXT, "execvpe"));
+  const gapless::simgpu::KeptVariables all(environ);
+  return next(file, words, all.get());
 }
 
 }  // extern "C"

@@ -113,10 +113,15 @@ assert ask("--query-gpu=name,memory.free,fan.speed", "--format=csv", "-i", "0").
     "name, memory.free [MiB], fan.speed\\nTesla T4, 15093 MiB, [N/A]\\n")
 assert ask("-L").stdout.startswith("GPU 0: Tesla T4 (UUID: GPU-")
 assert "0MiB / 15093MiB" in ask().stdout
-for words, status in ((("-i", "7"), 6), (("--query-gpu=wrong", "--format=csv"), 2), (("--query-gpu=name",), 2), (("-q",), 2)):
+for words, status in ((("-i", "7"), 6), (("--query-gpu=wrong", "--format=csv"), 2), (("--query-gpu=name",), 2), (("topo", "-m"), 2)):
     assert ask(*words).returncode == status, words
 query = "--query-gpu=utilization.gpu,temperature.gpu,power.draw", "--format=csv,noheader", "--id=1"
 assert ask(*query).stdout == "0 %, 20, 0.00 W\\n"
+free = [line.split(":")[1] for line in ask("-q", "-d", "Memory").stdout.splitlines() if line.strip().startswith("Free ")]
+assert free == [" 15093 MiB", f" {8192 - int(used[1])} MiB"], free
+assert "Utilization" in ask("-q").stdout and "Utilization" not in ask("-q", "-d", "MEMORY").stdout
+assert ask("--query-compute-apps=pid,used_memory", "--format=csv").stdout == "pid,used_memory\\n"
+assert ask("--help").returncode == 0 and "-q [-d MEMORY,UTILIZATION]" in ask("--help").stdout
 """)
     assert [row["device"] for row in rows] == [1]
 

@@ -436,3 +436,18 @@ def test_pluggable_in_a_pool(simulate):
         torch.cuda.empty_cache()
         """, PYTHONPATH=str(PACKAGE))
     assert result.values() == {"numbers": "True", "allocator": "native"}
+
+
+@pytest.mark.parametrize("way", ["a clean environment", "no environment", "env -i", "another preload"])
+def test_whatever_environment_a_child_is_given_it_is_on_simulated_gpus(dryrun, way):
+    """Else nobody would know of the memory that it wants."""
+    start = {"a clean environment": "subprocess.run(job, env={'CUDA_VISIBLE_DEVICES': '0'})",
+             "no environment": "os.environ.clear(); subprocess.run(job)",
+             "env -i": "subprocess.run(['env', '-i', *job])",
+             "another preload": "subprocess.run(job, env={**os.environ, 'LD_PRELOAD': 'libm.so.6'})"}[way]
+    _, rows = dryrun("--gpu", "1GiB", program=f"""
+import os, subprocess, sys
+job = [sys.executable, "-c", "import torch; x = torch.zeros(100 << 20, dtype=torch.uint8, device='cuda')"]
+{start}
+""")
+    assert [row["peak_allocated_bytes"] for row in rows] == [100 << 20]

@@ -4,9 +4,11 @@
 //   nvidia-smi                                                      a table
 //   nvidia-smi -L                                                   GPU 0: Tesla T4 (UUID: GPU-...)
 //   nvidia-smi --query-gpu=index,memory.used --format=csv,noheader,nounits [-i 0,1]     0, 424
+//   nvidia-smi -q -d MEMORY                                         Free                : 14669 MiB
 //
 // It is a process of its own, so what is used is what the others of the program have.
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -199,6 +201,55 @@ void table(const std::vector<Gpu>& gpus) {
   std::printf("%s\n", kLine);
 }
 
+// The sections of -q that tell of memory and of how busy a GPU is; those of which simulated GPUs
+// have nothing are left out.
+void show_log(const std::vector<Gpu>& gpus, const std::string& sections) {
+  const auto wants = [&](const char* section) {
+    std::string wanted = sections;
+    for (char& c : wanted) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const std::vector<std::string> words = words_of(wanted);
+    return words.empty() || std::count(words.begin(), words.end(), section) != 0;
+  };
+  const auto line = [](int indent, const char* name, const std::string& value) {
+    std::printf("%*s%-*s : %s\n", indent, "", 41 - indent, name, value.c_str());
+  };
+  const auto mebibytes = [](unsigned long long bytes) {
+    return std::to_string(bytes / kMebibyte) + " MiB";
+  };
+  std::puts("\n==============NVSMI LOG==============\n");
+  line(0, "Driver Version", driver_version());
+  std::puts("");
+  line(0, "Attached GPUs", std::to_string(gpus.size()));
+  for (const Gpu& gpu : gpus) {
+    std::printf("GPU 00000000:%02X:00.0\n", gpu.index + 1);
+    if (sections.empty()) {
+      line(4, "Product Name", gpu.name);
+      line(4, "GPU UUID", gpu.uuid);
+    }
+    if (wants("MEMORY")) {
+      std::puts("    FB Memory Usage");
+      line(8, "Total", mebibytes(gpu.memory.total));
+      line(8, "Reserved", mebibytes(0));
+      line(8, "Used", mebibytes(gpu.memory.used));
+      line(8, "Free", mebibytes(gpu.memory.free));
+    }
+    if (wants("UTILIZATION")) {
+      std::puts("    Utilization");
+      line(8, "GPU", std::to_string(gpu.percent.gpu) + " %");
+      line(8, "Memory", std::to_string(gpu.percent.memory) + " %");
+    }
+  }
+  std::puts("");
+}
+
+constexpr const char* kHelp =
+    "nvidia-smi of gapless: simulated GPUs\n\n"
+    "  nvidia-smi [-i IDS]                     a table\n"
+    "  nvidia-smi -L [-i IDS]                  names and UUIDs\n"
+    "  nvidia-smi -q [-d MEMORY,UTILIZATION] [-i IDS]\n"
+    "  nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits] [-i IDS]\n"
+    "  nvidia-smi --query-compute-apps=FIELDS --format=csv[,noheader]  no process is told";
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -209,11 +260,22 @@ int main(int count, char** words) {
     if (const std::size_t at = word.find('='); at != word.npos) {
       value = word.substr(at + 1);
       word.resize(at);
-    } else if ((word == "-i" || word == "--id" || word == "--format" || word == "--query-gpu") &&
+    } else if ((word == "-i" || word == "--id" || word == "--format" || word == "--query-gpu" ||
+                word == "-d" || word == "--display") &&
                i + 1 < count) {
       value = words[++i];
     }
-    options[word == "--id" ? "-i" : word == "--list-gpus" ? "-L" : word] = value;
+    static const std::map<std::string, std::string> kShort = {{"--id", "-i"},
+                                                              {"--list-gpus", "-L"},
+                                                              {"--query", "-q"},
+                                                              {"--display", "-d"},
+                                                              {"--help", "-h"}};
+    const auto known = kShort.find(word);
+    options[known == kShort.end() ? word : known->second] = value;
+  }
+  if (options.count("-h") != 0) {
+    std::puts(kHelp);
+    return 0;
   }
   const std::vector<Gpu> all = installed();
   std::vector<Gpu> gpus = all;
@@ -232,16 +294,25 @@ int main(int count, char** words) {
     return query(gpus, all.size(), options["--query-gpu"], options["--format"]);
   }
   // Whose memory it is, no process of a container is told either.
-  if (options.count("--query-compute-apps") != 0) return 0;
+  if (options.count("--query-compute-apps") != 0) {
+    if (options["--format"].find("noheader") == std::string::npos) {
+      std::puts(options["--query-compute-apps"].c_str());
+    }
+    return 0;
+  }
   if (options.count("-L") != 0) {
     for (const Gpu& gpu : gpus) {
       std::printf("GPU %u: %s (UUID: %s)\n", gpu.index, gpu.name.c_str(), gpu.uuid.c_str());
     }
     return 0;
   }
+  if (options.count("-q") != 0) {
+    show_log(gpus, options["-d"]);
+    return 0;
+  }
   if (!options.empty()) {
-    std::printf("Invalid combination of input arguments: simulated GPUs know no %s.\n",
-                options.begin()->first.c_str());
+    std::printf("Invalid combination of input arguments: simulated GPUs know no %s.\n%s\n",
+                options.begin()->first.c_str(), kHelp);
     return kBadInput;
   }
   table(gpus);
