@@ -82,6 +82,13 @@ void MemoryModel::drop_if_unused(MemHandle handle) {
   handles_.erase(found);
 }
 
+void MemoryModel::serve(Handle& handle) {
+  if (!handle.served && handle.charged && !handle.kind.on_host) {
+    devices_[static_cast<std::size_t>(handle.device)].serve();
+  }
+  handle.served = true;
+}
+
 std::size_t MemoryModel::live_handles() const { return handles_.size() - plain_.used().size(); }
 
 // --- addresses ---------------------------------------------------------------------------------
@@ -163,6 +170,7 @@ DriverStatus MemoryModel::map(DeviceAddress address, std::uint64_t bytes, MemHan
   }
   mappings_[address] = {bytes, handle, 0};
   found->second.mapped_at.push_back(address);
+  serve(found->second);
   return DriverStatus::ok;
 }
 
@@ -220,11 +228,13 @@ DriverStatus MemoryModel::alloc(DeviceIndex index, std::uint64_t bytes, DeviceAd
       charged > device.free_bytes() ? std::nullopt : plain_.take(charged, charged, kPlainPage);
   if (!place) return DriverStatus::out_of_memory;
   device.use(charged);
+  device.serve();
   address = *place;
   const MemHandle handle = next_handle_++;
   Handle& made = handles_[handle];
   made.device = index;
   made.bytes = charged;
+  made.served = true;
   plain_handles_[address] = handle;
   return DriverStatus::ok;
 }
@@ -305,6 +315,7 @@ std::shared_ptr<SharedContents> MemoryModel::share(MemHandle handle) {
     std::memcpy(known.shared->data() + at, chunk.get(), std::min(kChunk, known.bytes - at));
   }
   known.chunks.clear();
+  serve(known);
   shared_[known.shared->id()] = handle;
   shares_ = true;
   return known.shared;

@@ -53,11 +53,21 @@ class MemoryModel {
     std::function<std::uint64_t()> used_elsewhere;
     /// Called when used_bytes has changed.
     std::function<void(std::uint64_t)> on_change;
+    /// Called with used_bytes when memory has come that somebody can use: a context, plain memory,
+    /// a handle with its first mapping. One that is made for a request which then fails, and is
+    /// given back, never served anybody:
+    ///
+    ///   create 1, create 2, create 3: out of memory, release 1, 2     on_change each time
+    ///   create 1, create 2, map 1: on_served                          and for map 2
+    std::function<void(std::uint64_t)> on_served;
 
     void use(std::uint64_t bytes) {
       used_bytes += bytes;
       if (used_bytes > peak_used_bytes) peak_used_bytes = used_bytes;
       if (on_change) on_change(used_bytes);
+    }
+    void serve() const {
+      if (on_served) on_served(used_bytes);
     }
     void give_back(std::uint64_t bytes) {
       used_bytes -= bytes;
@@ -150,6 +160,7 @@ class MemoryModel {
   /// Memory that the device has not: a context, another process's.
   void charge(DeviceIndex device, std::uint64_t bytes) {
     devices_[static_cast<std::size_t>(device)].use(bytes);
+    devices_[static_cast<std::size_t>(device)].serve();
   }
   /// The device of a handle; -1 for one that is not held.
   [[nodiscard]] DeviceIndex device_of(MemHandle handle) const {
@@ -178,12 +189,14 @@ class MemoryModel {
     std::uint64_t held = 1;  // by whom it was made, and who retained it
     bool released = false;
     bool charged = true;  // false: another process's
+    bool served = false;  // it was mapped before, or other processes can map it
     MemKind kind;
     std::unordered_map<std::uint64_t, Chunk> chunks;
     std::shared_ptr<SharedContents> shared;  // in place of chunks
   };
   [[nodiscard]] std::uint64_t granularity() const;
   void drop_if_unused(MemHandle handle);
+  void serve(Handle& handle);
   [[nodiscard]] bool inside_reservation(DeviceAddress address, std::uint64_t bytes) const;
 
   std::vector<Device> devices_;

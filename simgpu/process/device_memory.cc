@@ -29,11 +29,11 @@ std::vector<MemoryModel::Device> devices_of(const Config& config, SharedUsage& u
     if (!config.shared_file.empty()) {
       device.used_elsewhere = [&usage, installed] { return usage.of_others(installed); };
     }
-    device.on_change = [&usage, installed, on_use, index = static_cast<DeviceIndex>(i),
-                        before = std::uint64_t{0}](std::uint64_t bytes) mutable {
+    device.on_change = [&usage, installed](std::uint64_t bytes) {
       usage.publish(installed, bytes);
-      if (on_use && bytes > before) on_use(index, bytes);
-      before = bytes;
+    };
+    device.on_served = [on_use, index = static_cast<DeviceIndex>(i)](std::uint64_t bytes) {
+      if (on_use && bytes != 0) on_use(index, bytes);
     };
     devices.push_back(std::move(device));
   }

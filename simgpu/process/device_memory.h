@@ -29,6 +29,7 @@ class DeviceMemory {
  public:
   using OnUse = std::function<void(DeviceIndex, std::uint64_t used_bytes)>;
   /// `on_use` is called when the process has come to use more of a device, its context included.
+  /// Handles that were made for a request that fails are no use (MemoryModel::Device::on_served).
   explicit DeviceMemory(const Config& config, const OnUse& on_use = {});
 
   /// The first use of a device takes what its context takes.

@@ -117,10 +117,7 @@ void* Process::allocate_host(std::size_t bytes, bool pinned) {
 
 DriverStatus note_request(Process& process, int device, std::uint64_t bytes, DriverStatus status,
                           bool by_driver) {
-  if (status == DriverStatus::ok) {
-    process.recorder.served();
-    if (!by_driver) process.recorder.settled(device);
-  }
+  if (status == DriverStatus::ok) process.recorder.served();
   if (status == DriverStatus::out_of_memory) {
     process.recorder.refused(device, bytes, process.memory.used_bytes(device), by_driver);
   }

@@ -50,9 +50,7 @@ struct ProcessRecord {
     bool is_named = false;              // as a card, and not by its size alone
     std::int32_t installed_index = -1;  // among all there are, whatever the process sees of them
     std::uint64_t shared_per_block_bytes = 0;  // of kernels loaded by hand, at most
-    std::uint64_t used_bytes = 0;              // now
-    /// When somebody had been given what he asked for: not of what expandable segments had mapped
-    /// of a request that was then refused.
+    /// When memory had been served: not what was made for a request that was then refused.
     std::uint64_t peak_used_bytes = 0;
     std::uint64_t peak_allocated_bytes = 0;  // by PyTorch's allocator, whichever that is
     std::uint64_t peak_reserved_bytes = 0;

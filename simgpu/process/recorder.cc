@@ -94,26 +94,12 @@ void Recorder::used(int device, int installed, const GpuProfile& gpu, std::uint6
   of.total_bytes = gpu.total_bytes;
   of.capability = gpu.major * 10 + gpu.minor;
   of.is_named = gpu.is_named;
-  of.used_bytes = used_bytes;
-  // PyTorch's allocators tell when a request is served.
-  if (!at()->has_torch || of.peak_used_bytes == 0)
-    of.peak_used_bytes = std::max(of.peak_used_bytes, used_bytes);
-}
-
-void Recorder::settled(int device) {
-  if (!in_range(device) ||
-      at()->devices[device].used_bytes <= at()->devices[device].peak_used_bytes) {
-    return;
-  }
-  const std::scoped_lock lock(mutex_);
-  ProcessRecord::Device& of = at()->devices[device];
-  of.peak_used_bytes = std::max(of.peak_used_bytes, of.used_bytes);
+  of.peak_used_bytes = std::max(of.peak_used_bytes, used_bytes);
 }
 
 void Recorder::allocated(int device, std::uint64_t allocated_bytes, std::uint64_t reserved_bytes) {
   if (!in_range(device)) return;
   note_allocated(device, allocated_bytes);
-  settled(device);
   // Asked with every allocation, and nearly always there is nothing new.
   const ProcessRecord::Device& seen = at()->devices[device];
   if (allocated_bytes > seen.peak_allocated_bytes || reserved_bytes > seen.peak_reserved_bytes) {
@@ -127,9 +113,7 @@ void Recorder::allocated(int device, std::uint64_t allocated_bytes, std::uint64_
 }
 
 void Recorder::freed(int device, std::uint64_t allocated_bytes) {
-  if (!in_range(device)) return;
-  note_allocated(device, allocated_bytes);
-  settled(device);
+  if (in_range(device)) note_allocated(device, allocated_bytes);
 }
 
 // Threads that allocate at one time may each have a word: what is told is of steps.

@@ -45,11 +45,9 @@ class SIMGPU_API Recorder {
   }
 
   // For any thread, with or without the lock of the process.
-  /// The process has so much of the device in use, which is the `installed`-th of all; the first
-  /// time, its record is kept from then on.
+  /// The process was served memory and has so much of the device in use, which is the
+  /// `installed`-th of all; the first time, its record is kept from then on.
   void used(int device, int installed, const GpuProfile& gpu, std::uint64_t used_bytes);
-  /// What it has of the device now it was given, and has not only begun to take.
-  void settled(int device);
   /// An operator ran that is for this compute capability and newer (80: 8.0).
   void needed(std::int32_t capability) {
     at()->needs_capability = std::max(at()->needs_capability, capability);

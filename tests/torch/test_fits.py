@@ -490,6 +490,18 @@ kept.append(torch.zeros(100 << 20, dtype=torch.uint8, device="cuda"))
 """, "--gpu", "2GiB", "--allocator", "expandable")
     assert said.row["peak_used_bytes"] == 300 * MiB and said.row["headroom_bytes"] == (2048 - 300) * MiB, said.text
     assert "less is left than" not in said.text
+    # Nor where the next request is served of what is there already, and what is freed tells of it.
+    said = fits("""
+import torch
+kept = [torch.zeros(1000, device="cuda")]
+try: torch.zeros(3 << 30, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError: pass
+kept.append(torch.zeros(1000, device="cuda"))
+kept.clear()
+""", "--gpu", "2GiB", "--allocator", "gapless,native,expandable")
+    for row in said.rows:
+        assert row["peak_used_bytes"] == 100 * MiB + row["peak_reserved_bytes"] <= 104 * MiB
+        assert not any("less is left than" in note for note in row["notes"])
 
 
 @pytest.mark.parametrize("allocator", ["gapless", "native", "expandable"])

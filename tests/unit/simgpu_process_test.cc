@@ -188,6 +188,35 @@ TEST_F(DeviceMemoryTest, ChargesAContextOnce) {
   EXPECT_EQ(memory.free_bytes(1), GiB);
 }
 
+// As PyTorch's expandable segments do: all handles are made, then mapped, or given back where there
+// is no room for the last.
+TEST(DeviceMemoryUse, HandlesOfARequestThatFailsAreNotPartOfThePeak) {
+  auto one = parse_gpus("1GiB");
+  one[0].context_bytes = 100 * MiB;
+  std::uint64_t peak = 0;
+  DeviceMemory memory(Config{one, one, {0}, ""},
+                      [&](DeviceIndex, std::uint64_t used) { peak = std::max(peak, used); });
+  memory.ensure_context(0);
+  EXPECT_EQ(peak, 100 * MiB);
+  MemoryModel& model = memory.model();
+  std::string misuse;
+  std::vector<MemHandle> handles;
+  MemHandle handle = 0;
+  while (model.create(0, 20 * MiB, handle, misuse) == DriverStatus::ok) handles.push_back(handle);
+  EXPECT_EQ(memory.used_bytes(0), 1020 * MiB);
+  for (const MemHandle made : handles) EXPECT_EQ(model.release(made, misuse), DriverStatus::ok);
+  DeviceAddress plain = 0;
+  ASSERT_EQ(memory.alloc(0, 2 * MiB, plain), DriverStatus::ok);
+  EXPECT_EQ(peak, 102 * MiB);
+
+  DeviceAddress place = 0;
+  ASSERT_EQ(model.reserve(20 * MiB, 0, place, misuse), DriverStatus::ok);
+  ASSERT_EQ(model.create(0, 20 * MiB, handle, misuse), DriverStatus::ok);
+  EXPECT_EQ(peak, 102 * MiB);
+  ASSERT_EQ(model.map(place, 20 * MiB, handle, misuse), DriverStatus::ok);
+  EXPECT_EQ(peak, 122 * MiB);
+}
+
 TEST_F(DeviceMemoryTest, PacksSmallRequestsIntoSlabs) {
   std::vector<DeviceAddress> small(3);
   for (DeviceAddress& address : small) {
