@@ -84,6 +84,25 @@ TEST_F(InspectCommand, TriesWhatWouldHelp) {
   EXPECT_GE(compared, 3);
 }
 
+// A folder's name may stand within another path, and a drive is no folder.
+TEST_F(InspectCommand, LeavesAFolderOutOnlyWhereAPathBegins) {
+  gapless::Trace trace = gapless::load_traces(kTinyTrace).at(0);
+  trace.stacks = nullptr;
+  trace.site_stacks.clear();
+  const auto text_with = [&](const std::string& one, const std::string& other) {
+    for (std::size_t i = 1; i < trace.sites.size(); ++i) {
+      trace.sites[i] = fmt::format("{}:{} f", i % 2 == 0 ? one : other, i);
+    }
+    const std::string file = folder.file("paths.gtrace");
+    gapless::write_file(file, gapless::write_compact({trace}));
+    return run("inspect --try none " + file).text;
+  };
+  const std::string relative = text_with("a/x.py", "a/lib_a/y.py");
+  EXPECT_THAT(relative, HasSubstr(" x.py:"));
+  EXPECT_THAT(relative, HasSubstr(" lib_a/y.py:"));
+  EXPECT_THAT(text_with("C:\\a\\x.py", "C:\\b\\y.py"), HasSubstr("C:\\a\\x.py:"));
+}
+
 TEST_F(InspectCommand, DiffSaysWhatGrew) {
   const std::string peak = GAPLESS_SNAPSHOT;
   const json same = json::parse(run("diff --json " + peak + " " + peak).text).at(0);

@@ -1,7 +1,9 @@
 #include "tools/inspect/inspect_text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -13,7 +15,8 @@
 namespace gapless::tools {
 namespace {
 
-// The folder that all of a program's own files lie in: it is left out, since lines are short.
+// The folder that all of a program's own files lie in: it is left out, since lines are short. Empty
+// where they have no more in common than the root, which says nothing, and stands in each path.
 std::string common_folder(const MomentReport& report) {
   std::string common;
   bool first = true;
@@ -29,7 +32,18 @@ std::string common_folder(const MomentReport& report) {
       }
     }
   }
-  return common == "/" ? "" : common;  // which is in every name
+  const bool has_name = std::any_of(common.begin(), common.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0;
+  });
+  const bool is_drive = common.size() == 3 && common[1] == ':';
+  return has_name && !is_drive ? common : "";
+}
+
+// Whether a path begins at that place of a text, rather than going on there.
+bool begins_path(const std::string& text, std::size_t at) {
+  if (at == 0) return true;
+  const auto before = static_cast<unsigned char>(text[at - 1]);
+  return std::isalnum(before) == 0 && std::strchr("/\\._-", before) == nullptr;
 }
 
 class Writer {
@@ -77,7 +91,11 @@ class Writer {
   // Without the folder of the program.
   [[nodiscard]] std::string short_of(std::string text) const {
     for (std::size_t at = 0; !folder_.empty() && (at = text.find(folder_, at)) != text.npos;) {
-      text.erase(at, folder_.size());
+      if (begins_path(text, at)) {
+        text.erase(at, folder_.size());
+      } else {
+        ++at;
+      }
     }
     return text;
   }
