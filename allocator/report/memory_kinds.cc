@@ -164,10 +164,7 @@ std::vector<std::uint8_t> rules_at_sites(const Trace& trace, const std::vector<K
 bool has_only_python(const Trace& trace) {
   if (trace.stacks == nullptr || trace.stacks->frames.size() < 2) return false;
   return std::all_of(trace.stacks->frames.begin() + 1, trace.stacks->frames.end(),
-                     [](const std::string& frame) {
-                       const FrameKind kind = frame_kind(frame);
-                       return kind == FrameKind::own || kind == FrameKind::library;
-                     });
+                     [](const std::string& frame) { return is_python_frame(frame); });
 }
 
 constexpr std::size_t kNever = SIZE_MAX;

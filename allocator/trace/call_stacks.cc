@@ -72,6 +72,13 @@ bool is_library(std::string_view file) {
   return any_in(file, kPlaces);
 }
 
+// Who watches a program in a dry run (simgpu/python) stands between its lines and PyTorch.
+bool is_watcher(std::string_view file) {
+  constexpr std::string_view kFolder = "/simgpu/python/";
+  const std::size_t at = file.rfind(kFolder);
+  return at != file.npos && file.find('/', at + kFolder.size()) == file.npos;
+}
+
 // Functions that stand in nearly every stack and say nothing of what the program does.
 bool is_machinery(std::string_view file, std::string_view name) {
   static constexpr std::array<std::string_view, 40> kNames = {
@@ -232,10 +239,11 @@ std::size_t own_frame(const std::vector<std::string_view>& frames) {
   return frames.size();
 }
 
+bool is_python_frame(std::string_view frame) { return is_python(parts_of(frame).file); }
+
 FrameKind frame_kind(std::string_view frame) {
   const auto [file, name] = parts_of(frame);
-  // What watches a program on simulated GPUs, which PyTorch calls.
-  if (file.find("/simgpu/python/") != file.npos) return FrameKind::machinery;
+  if (is_watcher(file)) return FrameKind::machinery;
   if (is_python(file)) return is_library(file) ? FrameKind::library : FrameKind::own;
   return is_machinery(file, name) ? FrameKind::machinery : FrameKind::native;
 }

@@ -37,9 +37,13 @@ enum class FrameKind : std::uint8_t {
   own,        // Python of the program itself
   library,    // Python of an installed package or the standard library
   native,     // C or C++ that does something: an operator, a library's function
-  machinery,  // the interpreter's own functions, thread starts, the allocator, stack unwinding
+  machinery,  // the interpreter's own functions, thread starts, the allocator, stack unwinding, who
+              // watches a dry run
 };
 FrameKind frame_kind(std::string_view frame);
+
+/// Whether it is Python's, of whatever kind.
+bool is_python_frame(std::string_view frame);
 
 /// Where in a stack the line of the program stands: the innermost frame of its own; where an
 /// installed command is the program (yolo, llamafactory-cli), the innermost of its package, which

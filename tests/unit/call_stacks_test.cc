@@ -46,6 +46,7 @@ TEST(Frames, AreToldApartByTheirText) {
       {"??:0 c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)",
        FrameKind::machinery},
       {"/opt/gapless/lib/simgpu/python/watch_memory.py:334 kernel", FrameKind::machinery},
+      {"/home/me/simgpu/python/examples/train.py:3 main", FrameKind::own},
       {"", FrameKind::machinery},
   };
   for (const auto& [frame, kind] : frames) EXPECT_EQ(frame_kind(frame), kind) << frame;
@@ -56,6 +57,12 @@ TEST(CallSite, IsTheInnermostLineOfTheProgram) {
                        "/usr/lib/python3/dist-packages/torch/nn/functional.py:10 gelu",
                        "train.py:41 step", "train.py:80 <module>"}),
             "train.py:41 step");
+  EXPECT_EQ(
+      call_site({"??:0 at::_ops::mul_Tensor::call(at::Tensor const&)",
+                 "/opt/lib/simgpu/python/watch_memory.py:334 kernel",
+                 "/usr/lib/python3/dist-packages/torch/utils/_device.py:10 __torch_function__",
+                 "train.py:41 step", "train.py:80 <module>"}),
+      "train.py:41 step");
   EXPECT_EQ(call_site({"??:0 at::native::add(at::Tensor)", "/x/site-packages/a.py:1 f",
                        "/x/site-packages/b.py:2 g"}),
             "b.py:2 g");

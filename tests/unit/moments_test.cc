@@ -396,6 +396,25 @@ TEST(MemoryKinds, AreLifetimesWhereThereAreNoStacks) {
   EXPECT_EQ(kind_of(trace, stays), "held throughout");
 }
 
+// What autograd's own thread asks for has no stack of Python's, and the others' may go through what
+// watches a program in a dry run.
+TEST(MemoryKinds, OfNoStackAreBackwardWhereAllStacksArePython) {
+  Recorded run;
+  const auto hidden = run.alloc(1, MiB, "model.py:9 forward");
+  const auto asked_by_engine = run.alloc(2, MiB);
+  run.free(asked_by_engine).free(hidden);
+  run.alloc(3, MiB, "model.py:9 forward");
+  Trace trace = run.trace();
+  auto stacks = std::make_shared<CallStacks>();
+  stacks->frames = {"", "model.py:9 forward", "/opt/lib/simgpu/python/watch_memory.py:334 kernel"};
+  stacks->nodes = {{}, {0, 1}, {1, 2}};
+  trace.stacks = stacks;
+  trace.site_stacks.assign(trace.sites.size(), 2);
+  trace.site_stacks[0] = 0;
+  EXPECT_EQ(kind_of(trace, hidden), "activations");
+  EXPECT_EQ(kind_of(trace, asked_by_engine), "backward");
+}
+
 TEST(MemoryKinds, AFolderCalledOptimIsNoOptimizer) {
   Recorded run;
   const auto hidden = run.alloc(1, MiB, "/home/me/optim/model.py:9 forward");
