@@ -259,7 +259,7 @@ json rows_of(const std::vector<ProcessReport>& reports, const std::string& alloc
       row["is_named"] = used.is_named;
       row["shared_per_block_bytes"] = used.shared_per_block_bytes;
       row["peak_used_bytes"] = used.peak_used_bytes;
-      const std::optional<simgpu::Growth> growth = growth_of(used);
+      const std::optional<simgpu::Growth> growth = growth_of(report, device);
       row["growth"] = growth ? json{{"steps", growth->steps},
                                     {"bytes", growth->grown_bytes},
                                     {"left_bytes", growth->left_bytes}}

@@ -21,7 +21,8 @@ namespace {
 // Of a GPU, at the peak of a row that fits.
 struct Room {
   std::uint64_t left_bytes;
-  std::uint64_t context_bytes;  // what context and libraries are taken to have
+  std::uint64_t own_left_bytes;  // of what the program allows itself, too
+  std::uint64_t context_bytes;   // what context and libraries are taken to have
 };
 
 std::optional<Room> room_of(const nlohmann::json& row) {
@@ -30,7 +31,10 @@ std::optional<Room> room_of(const nlohmann::json& row) {
   const std::uint64_t used = number(member(row, "peak_used_bytes"));
   const std::uint64_t reserved = number(member(row, "peak_reserved_bytes"));
   if (used > total || reserved > used) return {};
-  return Room{total - used, used - reserved};
+  const std::uint64_t left = total - used;
+  const nlohmann::json limit = member(row, "limit_bytes");
+  const std::uint64_t most = limit.is_number() ? number(limit) : total;
+  return Room{left, std::min(left, most - std::min(most, reserved)), used - reserved};
 }
 
 // Whether it is told, or known, what the loaders' largest batch was: then it is no matter of
@@ -89,8 +93,8 @@ std::string one_step_note(const nlohmann::json& row) {
       "it took one step, at whose end the optimizer made its states of {}: a second one has these "
       "beside what the first took{}. Two steps would show it",
       format_bytes(states),
-      room && room->left_bytes < states
-          ? fmt::format(", and no more than {} are left", format_bytes(room->left_bytes))
+      room && room->own_left_bytes < states
+          ? fmt::format(", and no more than {} are left", format_bytes(room->own_left_bytes))
           : "");
 }
 
@@ -109,7 +113,10 @@ std::string steps_note(const nlohmann::json& row) {
   const std::uint64_t least = number(peaks["least_bytes"]);
   const std::uint64_t most = number(peaks["most_bytes"]);
   const std::uint64_t total = number(member(row, "total_bytes"));
-  const std::uint64_t left = total - std::min(total, room->context_bytes + most);
+  const nlohmann::json limit = member(row, "limit_bytes");
+  const std::uint64_t own = limit.is_number() ? number(limit) : total;
+  const std::uint64_t left =
+      std::min(total - std::min(total, room->context_bytes + most), own - std::min(own, most));
   if (left >= most - least || !growth_note(row).empty()) return {};
   return fmt::format(
       "steps differ: {} of them took {} to {} at their peaks, the most in one alone, and {} are "
@@ -117,6 +124,15 @@ std::string steps_note(const nlohmann::json& row) {
       "beside that: a larger one that does not fit may come. The largest batch that there can be "
       "would show it",
       number(peaks["steps"]), format_bytes(least), format_bytes(most), format_bytes(left));
+}
+
+std::string limit_note(const nlohmann::json& row) {
+  const std::optional<Room> room = room_of(row);
+  if (!room || room->own_left_bytes >= room->left_bytes) return {};
+  return fmt::format(
+      "the program allows itself {} of the GPU's {} (memory fraction): {} of that are left",
+      format_bytes(number(member(row, "limit_bytes"))),
+      format_bytes(number(member(row, "total_bytes"))), format_bytes(room->own_left_bytes));
 }
 
 std::string offloaded_note(const nlohmann::json& row) {
@@ -155,9 +171,9 @@ std::vector<std::string> left_open(const nlohmann::json& row) {
   std::vector<std::string> notes;
   for (const std::string& note :
        {ended_note(row), no_step_note(row), one_step_note(row), growth_note(row), steps_note(row),
-        offloaded_note(row), tight_note(row), collectives_note(row), not_simulated_note(row),
-        assert_note(row), lacking_kernels_note(row), older_gpu_note(row), smaller_cards_note(row),
-        shared_memory_note(row), found_kernels_note(row)}) {
+        limit_note(row), offloaded_note(row), tight_note(row), collectives_note(row),
+        not_simulated_note(row), assert_note(row), lacking_kernels_note(row), older_gpu_note(row),
+        smaller_cards_note(row), shared_memory_note(row), found_kernels_note(row)}) {
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

@@ -6,6 +6,7 @@
 //   one step           made the optimizer's states, which a second has from its begin
 //   growth             from step to step: with more of them it may not fit
 //   steps differ       in what they take: a larger one may come
+//   a memory fraction  that the program allows itself has less left than the GPU
 //   offloaded          parameters that accelerate keeps on the host for want of room
 //   12 MiB left        where context and libraries are taken to have 424 MiB
 //   cuLinkCreate_v2    is not simulated, and it went on without
@@ -39,6 +40,10 @@ std::string one_step_note(const nlohmann::json& row);
 /// That more was allocated from step to step, where a training may have the steps that fill the
 /// GPU so. Empty where not.
 std::string growth_note(const nlohmann::json& row);
+
+/// That less is left of what the program allows itself of the GPU
+/// (torch.cuda.set_per_process_memory_fraction) than of the GPU. Empty where not.
+std::string limit_note(const nlohmann::json& row);
 
 /// That the steps seen took more or less by as much as the GPU has beside the largest of them,
 /// where nothing says that no larger one comes. Empty where not.

@@ -118,8 +118,8 @@ simgpu::ProcessFacts facts_of(const ProcessReport& report, const ProcessEnd& end
   }
   if (told("stopped_after_steps").is_number()) {
     facts.without_step = report.torch.value("optimizers_without_step", std::uint64_t{0});
-    for (const ProcessRecord::Device& device : report.record.devices) {
-      const std::optional<simgpu::Growth> growth = growth_of(device);
+    for (int device = 0; device < ProcessRecord::kDevices; ++device) {
+      const std::optional<simgpu::Growth> growth = growth_of(report, device);
       if (growth && growth->matters()) facts.grew_when_stopped = growth;
     }
   }
@@ -180,11 +180,17 @@ std::string too_few_gpus_in(const fs::path& folder) {
 
 }  // namespace
 
-std::optional<simgpu::Growth> growth_of(const ProcessRecord::Device& device) {
-  const simgpu::StepGrowth& growth = device.by_step.growth;
+std::optional<simgpu::Growth> growth_of(const ProcessReport& report, int device) {
+  const ProcessRecord::Device& used = report.record.devices[device];
+  const simgpu::StepGrowth& growth = used.by_step.growth;
   if (!growth.is_steady()) return {};
-  return simgpu::Growth{growth.steps, growth.grown_bytes,
-                        device.total_bytes - std::min(device.total_bytes, device.peak_used_bytes)};
+  std::uint64_t left = used.total_bytes - std::min(used.total_bytes, used.peak_used_bytes);
+  for (const json& told : report.torch.value("devices", json::array())) {
+    const json& limit = member(told, "limit_bytes");
+    if (member(told, "device") != device || !limit.is_number()) continue;
+    left = std::min(left, number(limit) - std::min(number(limit), used.peak_reserved_bytes));
+  }
+  return simgpu::Growth{growth.steps, growth.grown_bytes, left};
 }
 
 int ProcessReport::rank() const {

@@ -34,8 +34,9 @@ struct ProcessReport {
   [[nodiscard]] int rank() const;
 };
 
-/// Nothing where what was allocated there did not grow from step to step.
-std::optional<simgpu::Growth> growth_of(const simgpu::ProcessRecord::Device& device);
+/// Nothing where what was allocated there did not grow from step to step. What is left for it ends
+/// at what the program allows itself of the GPU.
+std::optional<simgpu::Growth> growth_of(const ProcessReport& report, int device);
 
 /// One for each process that used a GPU, by rank and process number. `started` is the one that the
 /// command waited for, of whose end more is known than it could write.

@@ -82,6 +82,25 @@ TEST(LeftOpen, WhatLoadersTellOfTheirLargestBatchIsEnough) {
   EXPECT_THAT(steps_note(row), IsEmpty()) << "it is told of the data";
 }
 
+TEST(LeftOpen, WhatAProgramAllowsItselfEndsBeforeTheGpu) {
+  json row = row_of_peaks(3072, 3496);
+  row["limit_bytes"] = 4096 * MiB;
+  EXPECT_THAT(left_open(row),
+              ElementsAre("the program allows itself 4.00 GiB of the GPU's 8.00 GiB (memory "
+                          "fraction): 1.00 GiB of that are left"));
+  row["step_peaks"] = steps_of(1024, 3072, true);  // of the GPU more is free than they differ by
+  EXPECT_THAT(left_open(row), Contains(HasSubstr("and 1.00 GiB are free")));
+  row["step_peaks"] = nullptr;
+  row["steps"] = 1;
+  row["state_bytes_of_first_step"] = 2048 * MiB;
+  EXPECT_THAT(left_open(row), Contains(HasSubstr("and no more than 1.00 GiB are left")));
+  row = row_of_peaks(7344, 7768);
+  row["limit_bytes"] = 8000 * MiB;  // which the GPU has not beside context and libraries
+  EXPECT_THAT(limit_note(row), IsEmpty());
+  row["limit_bytes"] = nullptr;
+  EXPECT_THAT(limit_note(row), IsEmpty());
+}
+
 TEST(LeftOpen, WhatAProgramEndedItselfHadMorePerhaps) {
   json row = row_of_peaks(7344, 7768);
   row["end"] = {{"how", "stopped"}, {"signal", "SIGTERM"}};

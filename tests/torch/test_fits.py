@@ -513,6 +513,7 @@ x = torch.zeros(int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda")
 """
     said = fits(program, "--gpu", "2GiB", "--allocator", allocator, arguments=("1000",))
     assert said.row["limit_bytes"] == 1 << 30 and said.row["headroom_bytes"] == 24 * MiB, said.text
+    assert "allows itself 1.00 GiB of the GPU's 2.00 GiB (memory fraction): 24.00 MiB of that are left" in said.text
     said = fits(program, "--gpu", "2GiB", "--allocator", allocator, arguments=("1100",), status=3)
     assert said.row["fits"] is False
     assert said.row["reason"].endswith("on GPU 0, of which the program allows itself 1.00 GiB (memory fraction)")

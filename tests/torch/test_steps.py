@@ -139,6 +139,10 @@ def test_what_grows_from_step_to_step_is_told(command, dryrun, fits):
     _, stopped = said("--steps", "12", arguments=("100", "keeps"), status=3)
     assert stopped["verdict"] == "not known"
     assert stopped["reason"].startswith("it was stopped (--steps) while what was allocated grew over")
+    if command == "dryrun":
+        _, (row,) = dryrun("--gpu", "1GiB", arguments=("14", "keeps"),
+                           program="import torch; torch.cuda.set_per_process_memory_fraction(0.5)\n" + KEEPS)
+        assert row["growth"]["left_bytes"] == (512 << 20) - row["peak_reserved_bytes"]
     text, row = said("--steps", "12", arguments=("100", "adds"))
     assert row["verdict"] == "yes" and row["growth"] is None, text
 
