@@ -18,7 +18,6 @@
 #include "tools/launch.h"
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
-#include "tools/say.h"
 #include "tools/table.h"
 #include "tools/text_width.h"
 #include "tools/torch_settings.h"
@@ -74,7 +73,7 @@ int run(AdviseArguments arguments) {
   constexpr std::size_t kColumns = 100;
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
   if (!arguments.program.json_on_output()) {
-    say(stderr, "{}\n\n", headline("advise", arguments.options.gpus));
+    fmt::print(stderr, "{}\n", headline("advise", arguments.options.gpus));
     const std::size_t columns = terminal == 0 ? kColumns : terminal;
     fmt::print("{}", text_of_advice(advice, colour_wanted(), columns));
     const std::string note = note_of_ranks(arguments.options.gpus, advice.runs.front().absent);

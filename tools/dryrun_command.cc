@@ -32,6 +32,7 @@
 #include "tools/simulated_run.h"
 #include "tools/table.h"
 #include "tools/temporary_folder.h"
+#include "tools/text_width.h"
 #include "tools/torch_settings.h"
 #include "tools/words_of_program.h"
 
@@ -113,7 +114,7 @@ int run(DryrunArguments& arguments) {
   check(arguments);
   keep_piped_input(arguments.program.command);
   tell_of_words("gapless dryrun", arguments.program.command, arguments.gpus);
-  say(stderr, "{}\n", headline("dryrun", arguments.gpus));
+  fmt::print(stderr, "{}", headline("dryrun", arguments.gpus));
   std::vector<FitsRun> runs;
   StepsBefore steps_before;
   std::string instead;
@@ -135,13 +136,14 @@ int run(DryrunArguments& arguments) {
   const FitsRun& first = runs.front();
   const int status = first.end.ended.status();
   if (rows.empty()) {
-    say(stderr, "gapless dryrun: {}\n", no_gpu_used(program, first.end.ended, no_gpu_because));
+    fmt::print(stderr, "{}",
+               message("gapless dryrun: " + no_gpu_used(program, first.end.ended, no_gpu_because)));
   } else {
     fmt::print(stderr, "\n{}", text_of_rows(rows, colour_wanted()));
   }
   for (const std::string& note :
        {runs.size() == 1 ? drawn_note(first) : "", note_of_ranks(arguments.gpus, first.absent)}) {
-    if (!note.empty()) say(stderr, "gapless dryrun: {}\n", note);
+    if (!note.empty()) fmt::print(stderr, "{}", message("gapless dryrun: " + note));
   }
   for (const std::string& file : recorded_in(rows)) {
     say(stderr, "gapless dryrun: recorded in {} (gapless inspect, gapless replay)\n", file);

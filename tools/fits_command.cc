@@ -27,7 +27,6 @@
 #include "tools/own_folder.h"
 #include "tools/program_options.h"
 #include "tools/same_program.h"
-#include "tools/say.h"
 #include "tools/second_guess.h"
 #include "tools/simulated_run.h"
 #include "tools/table.h"
@@ -234,7 +233,7 @@ int run(FitsArguments arguments) {
   constexpr std::size_t kColumns = 80;
   const std::size_t terminal = terminal_columns(STDOUT_FILENO);
   if (!arguments.program.json_on_output()) {
-    say(stderr, "{}\n\n", headline("fits", arguments.gpus));
+    fmt::print(stderr, "{}\n", headline("fits", arguments.gpus));
     const std::size_t columns = terminal == 0 ? kColumns : terminal;
     fmt::print("{}", text_of_fits(runs, colour_wanted(), columns));
     const std::string note = note_of_ranks(arguments.gpus, runs.front().absent);

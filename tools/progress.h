@@ -4,9 +4,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 
 namespace gapless::tools {
+
+/// "qwen-lora  native   [######......]  50 %", or as much of it as stands in one line of so many
+/// columns (0: any): the end of what it is of, and where there is no room for the bar, no bar.
+std::string progress_line(const std::string& what, double fraction, std::size_t columns);
 
 class Progress {
  public:

@@ -64,12 +64,12 @@ int run(SearchArguments& arguments) {
   std::vector<Varied> varied;
   for (const std::string& text : arguments.vary) varied.push_back(read_varied(text));
   Search search(VariedCommand(arguments.program.command, std::move(varied)), arguments.options);
-  say(stderr, "{}\n", headline("search", arguments.options.gpus));
+  fmt::print(stderr, "{}", headline("search", arguments.options.gpus));
   Progress progress;
   const int signal = search.run([&](const SearchCell* cell, std::size_t index) {
     if (cell != nullptr) {
       progress.clear();
-      say(stderr, "gapless search: {}\n", line_of(search, *cell, index));
+      fmt::print(stderr, "{}", message("gapless search: " + line_of(search, *cell, index)));
     }
     progress.show_line(fmt::format("{} probes done; running: {}", search.probes_done(),
                                    fmt::join(search.running(), "; ")));

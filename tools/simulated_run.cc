@@ -151,12 +151,10 @@ std::string no_gpu_used(const std::string& program, const Ended& ended, const st
 }
 
 std::string headline(const std::string& command, const SimulatedGpus& gpus) {
-  const std::string text = fmt::format(
+  return message(fmt::format(
       "gapless {}: on simulated GPUs ({}). Sizes are real; numbers are where they follow from what "
       "the host gave.",
-      command, gpus.gpus);
-  const std::size_t columns = terminal_columns(STDERR_FILENO);
-  return columns == 0 ? text : fmt::format("{}", fmt::join(lines_of(text, columns), "\n"));
+      command, gpus.gpus));
 }
 
 std::string note_of_ranks(const SimulatedGpus& gpus, const std::vector<int>& absent) {

@@ -50,7 +50,8 @@ Variables variables_of(const SimulatedGpus& gpus, const std::string& allocator,
 /// (simgpu/process/no_gpu.h), where one did.
 std::string no_gpu_used(const std::string& program, const Ended& ended, const std::string& why);
 
-/// What a command begins with: "gapless fits: on simulated GPUs (16GiB). Sizes are real; ..."
+/// What a command begins with, in lines: "gapless fits: on simulated GPUs (16GiB). Sizes are real;
+/// ..."
 std::string headline(const std::string& command, const SimulatedGpus& gpus);
 
 /// What is to be said of ranks that did not run; empty where all were to.

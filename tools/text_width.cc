@@ -92,6 +92,22 @@ std::string padded(std::string_view text, std::size_t columns, bool in_front) {
   return in_front ? blanks + std::string(text) : std::string(text) + blanks;
 }
 
+std::string last_columns(std::string_view text, std::size_t columns) {
+  const Letters letters(text);
+  std::size_t taken = columns_of(text);
+  std::size_t begin = 0;
+  while (taken > columns && begin < text.size()) {
+    const Letter letter = letters.at(begin);
+    taken -= letter.columns;
+    begin += letter.bytes;
+  }
+  // What stands over the letter that is left out goes with it.
+  while (begin != 0 && begin < text.size() && letters.at(begin).columns == 0) {
+    begin += letters.at(begin).bytes;
+  }
+  return std::string(text.substr(begin));
+}
+
 std::vector<std::string> lines_of(std::string_view text, std::size_t columns) {
   columns = std::max<std::size_t>(columns, 2);
   std::vector<std::string> lines;
@@ -120,6 +136,16 @@ std::vector<std::string> lines_of(std::string_view text, std::size_t columns) {
       rest.remove_prefix(std::min(next, rest.size()));
     } while (!rest.empty());
   } while (!text.empty());
+  return lines;
+}
+
+std::string message(std::string_view text) {
+  const std::size_t columns = terminal_columns(STDERR_FILENO);
+  const std::string safe = terminal_text(text);
+  std::string lines;
+  for (const std::string& line : lines_of(safe, columns == 0 ? safe.size() : columns)) {
+    lines += line + "\n";
+  }
   return lines;
 }
 

@@ -23,6 +23,9 @@ std::size_t columns_of(std::string_view text);
 /// The text padded with blanks to so many columns, in front of it or behind it.
 std::string padded(std::string_view text, std::size_t columns, bool in_front);
 
+/// A text's end, of at most so many columns.
+std::string last_columns(std::string_view text, std::size_t columns);
+
 /// Lines of at most so many columns (at least 2), broken at blanks, and within words longer than
 /// that (behind the last folder of a path). Line ends in the text are kept; an empty text is one
 /// empty line.
@@ -31,5 +34,8 @@ std::vector<std::string> lines_of(std::string_view text, std::size_t columns);
 /// Text for standard output, broken to the terminal's columns, or kReadableColumns; ends with a
 /// line end.
 std::string paragraph(std::string_view text);
+
+/// Text for standard error, broken to its terminal's columns, else as it is; ends with a line end.
+std::string message(std::string_view text);
 
 }  // namespace gapless::tools

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/progress.h"
 #include "tools/text_width.h"
 
 namespace gapless::tools {
@@ -18,6 +19,20 @@ TEST(RunProgress, TheLineIsNeverBroken) {
   for (std::size_t columns = 2; columns < 120; ++columns) {
     EXPECT_LT(columns_of(status_line(what, figures, columns)), std::max<std::size_t>(columns, 3))
         << columns;
+  }
+}
+
+TEST(Progress, TheBarIsNeverBroken) {
+  const std::string what = "/data/runs/of/last/week/qwen-lora-varlen.pickle  native";
+  EXPECT_EQ(progress_line("tiny  native", 0.5, 0),
+            "tiny  native                             [############............]  50 %");
+  EXPECT_EQ(progress_line("tiny  native", 0.5, 60),
+            "tiny  native               [############............]  50 %");
+  EXPECT_EQ(progress_line(what, 0.5, 60),
+            "lora-varlen.pickle  native [############............]  50 %");
+  EXPECT_EQ(progress_line(what, 0.5, 30), "a-varlen.pickle  native  50 %");
+  for (std::size_t columns = 8; columns < 120; ++columns) {
+    EXPECT_LT(columns_of(progress_line(what, 1, columns)), columns);
   }
 }
 

@@ -52,6 +52,14 @@ TEST(Text, WideLettersTakeTwoColumns) {
   EXPECT_EQ(padded("模型", 6, true), "  模型");
 }
 
+TEST(Text, EndsWithItsLastColumns) {
+  EXPECT_EQ(last_columns("gapless", 4), "less");
+  EXPECT_EQ(last_columns("gapless", 9), "gapless");
+  EXPECT_EQ(last_columns("模型训练", 5), "训练");
+  EXPECT_EQ(last_columns("ae\u0301x", 1), "x");
+  EXPECT_EQ(last_columns("x", 0), "");
+}
+
 TEST(Text, IsBrokenAtBlanksAndWithinLongWords) {
   EXPECT_THAT(lines_of("one two three", 7), ElementsAre("one two", "three"));
   EXPECT_THAT(lines_of("one two three", 8), ElementsAre("one two", "three"));

@@ -1,9 +1,12 @@
 """gapless dryrun, as a user runs it."""
+import fcntl
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from importlib.metadata import version
 
 import pytest
@@ -581,3 +584,20 @@ else:
     text, _ = dryrun("--gpu", "2GiB", "--context", "200MiB", program=program, arguments=())
     assert text.count("refused") == 1
     assert "refused 748" in text  # 2048 - 900 - twice 200
+
+
+@pytest.mark.one_torch
+@pytest.mark.parametrize("command", ["dryrun", "fits"])
+def test_what_it_says_is_broken_to_the_terminal(command):
+    terminal, end = os.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 60, 0, 0))
+    variables = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    subprocess.run([GAPLESS, command, "--gpu", "1GiB", "--", "true"], stdout=subprocess.DEVNULL, stderr=end, env=variables,
+                   timeout=60, check=False)
+    os.close(end)
+    said = os.read(terminal, 65536).decode()
+    os.close(terminal)
+    lines = [line for each in said.splitlines() for line in each.replace("\x1b[K", "").split("\r")]
+    assert max(map(len, lines)) <= 60, lines
+    head = f"gapless {command}: on simulated GPUs (1GiB). Sizes are real;"
+    assert lines[lines.index(head) + 1] == "numbers are where they follow from what the host gave.", lines
