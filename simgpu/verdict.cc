@@ -121,8 +121,8 @@ bool Growth::matters() const { return lasts_steps() < 100'000; }
 std::string Growth::text() const {
   return fmt::format(
       "what was allocated grew over the last {} steps, by {} a step: going on so, the {} that are "
-      "left are taken after {} more (the lines: `gapless dryrun --record run.pickle`, `gapless "
-      "inspect`)",
+      "left are taken after {} more (the lines: `gapless dryrun --record run.pickle`, then "
+      "`gapless inspect run.*.pickle`)",
       steps, format_bytes(grown_bytes / steps), format_bytes(left_bytes), lasts_steps());
 }
 

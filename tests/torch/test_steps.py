@@ -134,6 +134,7 @@ def test_what_grows_from_step_to_step_is_told(command, dryrun, fits):
         return " ".join(text.split()), row
     text, row = said(arguments=("14", "keeps"))
     assert row["fits"] is True and "what was allocated grew over the last 12 steps, by " in text
+    assert "`gapless dryrun --record run.pickle`, then `gapless inspect run.*.pickle`)" in text
     steps = row["growth"]["steps"]
     assert abs(row["growth"]["bytes"] / steps - (4 * MiB + 520)) < 4 * MiB / steps
     _, stopped = said("--steps", "12", arguments=("100", "keeps"), status=3)
