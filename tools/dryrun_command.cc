@@ -85,6 +85,7 @@ Outcome run_with(const std::string& allocator, const DryrunArguments& arguments)
   run.absent = absent_ranks(reports.path());
   for (json& row : run.rows) {
     row["ranks_not_run"] = run.absent;
+    judge_end(row, run.end);
     judge_estimates(row, arguments.gpus.estimates);
     judge_kernels(row);
     if (arguments.gpus.worst_case) note_worst_case(row);
@@ -128,6 +129,7 @@ int run(DryrunArguments& arguments) {
     if (allocator == "gapless") instead = used_in_place(outcome.run.rows);
     if (runs.empty()) no_gpu_because = outcome.why_no_gpu;
     runs.push_back(std::move(outcome.run));
+    if (runs.back().end.by == WatchedEnd::By::user) break;
   }
   judge_by_one_another(runs, arguments.gpus.estimates);
   json rows = json::array();

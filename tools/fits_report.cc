@@ -126,12 +126,15 @@ std::string times(std::uint64_t count, const char* one, const char* many) {
   return count == 1 ? fmt::format("1 {}", one) : fmt::format("{} {}", with_commas(count), many);
 }
 
+// Of one that did not end by itself.
+std::string who_ended(const WatchedEnd& end) {
+  return end.by == WatchedEnd::By::limit ? "it was stopped at its time limit (--time-limit)"
+                                         : "it was interrupted";
+}
+
 // Why a run that ended well still does not say that it fits; empty where it does.
 std::string unsure_because(const json& row, const WatchedEnd& end, const std::string& asked) {
-  if (end.by == WatchedEnd::By::limit) {
-    return "it was stopped at its time limit (--time-limit); so far it was well";
-  }
-  if (end.by == WatchedEnd::By::user) return "it was interrupted; so far it was well";
+  if (end.by != WatchedEnd::By::itself) return who_ended(end) + "; so far it was well";
   const std::string used = row["allocator"];
   if (asked == "gapless" && used != "gapless") {
     return used + " served it in place of gapless" +
@@ -163,11 +166,7 @@ void judge(json& row, const WatchedEnd& end, const std::string& asked) {
           "the allocator had to give memory back and wait for the GPU before it was served";
     }
   } else if (row["fits"].is_null() && end.by != WatchedEnd::By::itself) {
-    row["reason"] = fmt::format("{} ({})",
-                                end.by == WatchedEnd::By::limit
-                                    ? "it was stopped at its time limit (--time-limit)"
-                                    : "it was interrupted",
-                                row["reason"].get<std::string>());
+    row["reason"] = fmt::format("{} ({})", who_ended(end), row["reason"].get<std::string>());
   }
 }
 
@@ -255,6 +254,10 @@ const json* counterpart(const json& rows, std::size_t at, const json& row) {
     return found == rows.end() ? nullptr : &*found;
   }
   return at < rows.size() && is(rows[at]) ? &rows[at] : nullptr;
+}
+
+void judge_end(json& row, const WatchedEnd& end) {
+  if (end.by != WatchedEnd::By::itself) judge(row, end, row["allocator"]);
 }
 
 void add_headroom(FitsRun& run) {

@@ -50,6 +50,10 @@ struct FitsRun {
   [[nodiscard]] int exit_status() const;
 };
 
+/// Of a program that somebody else wanted to end: nobody knows what it would have come to, also
+/// where it took that for a good end.
+void judge_end(nlohmann::json& row, const WatchedEnd& end);
+
 /// Says what was left of each GPU, which its processes share, of rows that fit.
 void add_headroom(FitsRun& run);
 

@@ -69,6 +69,10 @@ std::atomic<pid_t> running{0};
 
 std::atomic<bool> passed_on{false};
 
+std::atomic<bool> interrupted{false};
+
+extern "C" void note_interrupt(int) { interrupted = true; }
+
 extern "C" void pass_on(int signal) {
   passed_on = true;
   if (const pid_t child = running; child != 0) kill(child, signal);
@@ -203,7 +207,8 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   // means it.
   running = child;
   passed_on = false;
-  std::signal(SIGINT, SIG_IGN);
+  interrupted = false;
+  std::signal(SIGINT, note_interrupt);
   for (const int end : {SIGTERM, SIGHUP}) std::signal(end, pass_on);
   held.release();
   close(failed[1]);
@@ -216,8 +221,8 @@ Ended run_program(const std::vector<std::string>& command, const Variables& vari
   for (const int end : {SIGINT, SIGTERM, SIGHUP}) std::signal(end, SIG_DFL);
   if (error != 0) cannot_start(command, error);
   const bool by_signal = WIFSIGNALED(status);
-  return {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status), passed_on,
-          kills.any()};
+  return {child,     by_signal,   by_signal ? WTERMSIG(status) : WEXITSTATUS(status),
+          passed_on, interrupted, kills.any()};
 }
 
 pid_t start_program(const std::vector<std::string>& command, const Variables& variables,

@@ -27,8 +27,9 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct Ended {
   pid_t pid = 0;
   bool by_signal = false;
-  int code = 0;           // its exit status, or the signal
-  bool was_told = false;  // this process was told to end meanwhile, and passed that on
+  int code = 0;                  // its exit status, or the signal
+  bool was_told = false;         // this process was told to end meanwhile, and passed that on
+  bool was_interrupted = false;  // this process was meanwhile (^C), as the program was by itself
   // The system ended processes meanwhile since this machine's memory had run out.
   bool memory_ran_out = false;
 

@@ -94,7 +94,8 @@ WatchedEnd::By wait_for(LeftRunning& left, const Watching& watching, Clock::time
 }  // namespace
 
 WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended) {
-  if (ended.by_signal || ended.was_told) return {ended, WatchedEnd::By::itself};
+  if (ended.was_told || ended.was_interrupted) return {ended, WatchedEnd::By::user};
+  if (ended.by_signal) return {ended, WatchedEnd::By::itself};
   const CountedInterrupts counted;
   return {ended, wait_for(left, watching, Clock::now())};
 }
@@ -126,8 +127,12 @@ WatchedEnd run_watched(const std::vector<std::string>& command, const Variables&
   }
   if (!stop.begun()) end.by = wait_for(left, watching, begin);
   const bool by_signal = WIFSIGNALED(status);
-  end.ended = {child, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status),
-               /*was_told=*/false, kills.any()};
+  end.ended = {child,
+               by_signal,
+               by_signal ? WTERMSIG(status) : WEXITSTATUS(status),
+               /*was_told=*/false,
+               /*was_interrupted=*/false,
+               kills.any()};
   return end;
 }
 

@@ -38,7 +38,7 @@ WatchedEnd run_watched(const std::vector<std::string>& command, const Variables&
                        const Watching& watching, LeftRunning& left);
 
 /// Waits for what a command that run_program() ran has left running; not where that was ended by a
-/// signal.
+/// signal, or the user wanted it to end, whatever it made of that.
 WatchedEnd wait_for_left(LeftRunning& left, const Watching& watching, const Ended& ended);
 
 }  // namespace gapless::tools

@@ -1,7 +1,11 @@
 """What gapless dryrun says of each way in which a process can end."""
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -472,3 +476,31 @@ def test_what_a_request_mapped_before_it_failed_is_no_shortfall(dryrun):
     _, (row,) = dryrun("--gpu", "650MiB", "--context", "0MiB", "--allocator", "expandable", program=IN_A_CYCLE,
                        arguments=("late", "700"), status=3)
     assert row["fits"] is False
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_takes_its_interruption_for_a_good_end_is_not_known_to_fit(tmp_path, by):
+    """By ^C, which a terminal sends to all, or where whoever runs the command ends it. No other allocator is begun then."""
+    (tmp_path / "train.py").write_text("""
+import signal, sys, time, torch
+x = torch.zeros(50 << 20, dtype=torch.uint8, device="cuda")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+open("ready", "w").close()
+try:
+    while True: time.sleep(0.01)
+except KeyboardInterrupt:
+    print("saving")
+""")
+    child = subprocess.Popen([GAPLESS, "dryrun", "--gpu", "1GiB", "--json", "rows.json", "--allocator", "native,expandable", "--",
+                              sys.executable, "train.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        while not (tmp_path / "ready").exists() and child.poll() is None:
+            time.sleep(0.05)
+        os.killpg(child.pid, by) if by == signal.SIGINT else child.send_signal(by)
+        _, said = child.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    (row,) = json.loads((tmp_path / "rows.json").read_text())
+    assert child.returncode == 0 and row["fits"] is None and row["verdict"] == "not known"
+    assert row["reason"] == "it was interrupted; so far it was well" and "not known: it was interrupted" in said
