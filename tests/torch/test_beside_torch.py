@@ -120,7 +120,15 @@ assert ask(*query).stdout == "0 %, 20, 0.00 W\\n"
 free = [line.split(":")[1] for line in ask("-q", "-d", "Memory").stdout.splitlines() if line.strip().startswith("Free ")]
 assert free == [" 15093 MiB", f" {8192 - int(used[1])} MiB"], free
 assert "Utilization" in ask("-q").stdout and "Utilization" not in ask("-q", "-d", "MEMORY").stdout
-assert ask("--query-compute-apps=pid,used_memory", "--format=csv").stdout == "pid,used_memory\\n"
+text = "nvidia-smi -q -d Memory | grep -A5 GPU | grep Free"  # as scripts have it, since drivers tell what they reserve
+assert [line.split()[2] for line in subprocess.getoutput(text).splitlines()] == ["15093", str(8192 - int(used[1]))]
+assert ask("--query-compute-apps=pid,used_memory", "--format=csv").stdout == "pid, used_gpu_memory [MiB]\\n"
+assert ask("--query-compute-apps", "pid,name,used_memory", "--format=csv,nounits").stdout == "pid, process_name, used_gpu_memory\\n"
+assert ask("--query-compute-apps=pid", "--format=csv,noheader").stdout == ""
+assert ask("--query-compute-apps=wrong", "--format=csv").returncode == ask("--query-compute-apps=pid").returncode == 2
+said = ask("topo", "-m").stdout
+assert said.startswith("Invalid combination of input arguments: simulated GPUs know no topo.\\n") and "-q [-d MEMORY" in said
+assert "know no -x." in ask("-q", "-x").stdout
 assert ask("--help").returncode == 0 and "-q [-d MEMORY,UTILIZATION]" in ask("--help").stdout
 """)
     assert [row["device"] for row in rows] == [1]

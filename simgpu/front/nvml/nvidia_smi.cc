@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -148,20 +149,60 @@ std::optional<Value> value_of(const Gpu& gpu, std::size_t count, const std::stri
   return {};
 }
 
-int query(const std::vector<Gpu>& gpus, std::size_t count, const std::string& fields,
-          const std::string& format) {
+struct CsvFormat {
   bool header = true;
   bool units = true;
+};
+
+// Nothing, with what is wrong printed, where it asks for anything else.
+std::optional<CsvFormat> read_format(const std::string& format) {
+  CsvFormat read;
   bool is_csv = false;
   for (const std::string& word : words_of(format)) {
     if (word == "csv") is_csv = true;
-    if (word == "noheader") header = false;
-    if (word == "nounits") units = false;
+    if (word == "noheader") read.header = false;
+    if (word == "nounits") read.units = false;
   }
-  if (!is_csv) {
-    std::puts("\"--format=\" switch is missing. A query is answered with --format=csv.");
-    return kBadInput;
+  if (is_csv) return read;
+  std::puts("\"--format=\" switch is missing. A query is answered with --format=csv.");
+  return {};
+}
+
+int not_a_field(const std::string& name) {
+  std::printf("Field \"%s\" is not a valid field to query.\n", name.c_str());
+  return kBadInput;
+}
+
+// Whose memory it is, no process of a container is told either: no more than the names of columns.
+int query_processes(const std::string& fields, const std::string& format) {
+  static const std::map<std::string, std::string> kNames = {{"timestamp", "timestamp"},
+                                                            {"gpu_name", "gpu_name"},
+                                                            {"gpu_bus_id", "gpu_bus_id"},
+                                                            {"gpu_serial", "gpu_serial"},
+                                                            {"gpu_uuid", "gpu_uuid"},
+                                                            {"pid", "pid"},
+                                                            {"process_name", "process_name"},
+                                                            {"name", "process_name"},
+                                                            {"used_gpu_memory", "used_gpu_memory"},
+                                                            {"used_memory", "used_gpu_memory"}};
+  const auto csv = read_format(format);
+  if (!csv) return kBadInput;
+  std::string header;
+  for (const std::string& field : words_of(fields)) {
+    const auto found = kNames.find(field);
+    if (found == kNames.end()) return not_a_field(field);
+    header += (header.empty() ? "" : ", ") + found->second;
+    if (csv->units && found->second == "used_gpu_memory") header += " [MiB]";
   }
+  if (csv->header) std::puts(header.c_str());
+  return 0;
+}
+
+int query(const std::vector<Gpu>& gpus, std::size_t count, const std::string& fields,
+          const std::string& format) {
+  const auto csv = read_format(format);
+  if (!csv) return kBadInput;
+  const auto [header, units] = *csv;
   std::string text;
   const auto add = [&text](const std::string& word, bool first) {
     text += (first ? "" : ", ") + word;
@@ -176,10 +217,7 @@ int query(const std::vector<Gpu>& gpus, std::size_t count, const std::string& fi
   for (const Gpu& gpu : gpus) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto value = value_of(gpu, count, names[i]);
-      if (!value) {
-        std::printf("Field \"%s\" is not a valid field to query.\n", names[i].c_str());
-        return kBadInput;
-      }
+      if (!value) return not_a_field(names[i]);
       add(value->text + (units ? value->unit : ""), i == 0);
     }
     text += "\n";
@@ -202,7 +240,8 @@ void table(const std::vector<Gpu>& gpus) {
 }
 
 // The sections of -q that tell of memory and of how busy a GPU is; those of which simulated GPUs
-// have nothing are left out.
+// have nothing are left out. Drivers since 510 have the line "Reserved", and so has this: a script
+// that looks for what is free within four lines of a GPU finds it with neither.
 void show_log(const std::vector<Gpu>& gpus, const std::string& sections) {
   const auto wants = [&](const char* section) {
     std::string wanted = sections;
@@ -254,6 +293,7 @@ constexpr const char* kHelp =
 
 int main(int count, char** words) {
   std::map<std::string, std::string> options;
+  std::string strange;  // the first word that nothing is known of
   for (int i = 1; i < count; ++i) {
     std::string word = words[i];
     std::string value;
@@ -261,7 +301,7 @@ int main(int count, char** words) {
       value = word.substr(at + 1);
       word.resize(at);
     } else if ((word == "-i" || word == "--id" || word == "--format" || word == "--query-gpu" ||
-                word == "-d" || word == "--display") &&
+                word == "--query-compute-apps" || word == "-d" || word == "--display") &&
                i + 1 < count) {
       value = words[++i];
     }
@@ -271,7 +311,11 @@ int main(int count, char** words) {
                                                               {"--display", "-d"},
                                                               {"--help", "-h"}};
     const auto known = kShort.find(word);
-    options[known == kShort.end() ? word : known->second] = value;
+    const std::string option = known == kShort.end() ? word : known->second;
+    options[option] = value;
+    static const std::set<std::string> kAnswered = {
+        "-i", "-L", "-q", "-d", "-h", "--format", "--query-gpu", "--query-compute-apps"};
+    if (strange.empty() && !kAnswered.contains(option)) strange = word;
   }
   if (options.count("-h") != 0) {
     std::puts(kHelp);
@@ -293,12 +337,8 @@ int main(int count, char** words) {
   if (options.count("--query-gpu") != 0) {
     return query(gpus, all.size(), options["--query-gpu"], options["--format"]);
   }
-  // Whose memory it is, no process of a container is told either.
   if (options.count("--query-compute-apps") != 0) {
-    if (options["--format"].find("noheader") == std::string::npos) {
-      std::puts(options["--query-compute-apps"].c_str());
-    }
-    return 0;
+    return query_processes(options["--query-compute-apps"], options["--format"]);
   }
   if (options.count("-L") != 0) {
     for (const Gpu& gpu : gpus) {
@@ -306,13 +346,13 @@ int main(int count, char** words) {
     }
     return 0;
   }
-  if (options.count("-q") != 0) {
+  if (options.count("-q") != 0 && strange.empty()) {
     show_log(gpus, options["-d"]);
     return 0;
   }
   if (!options.empty()) {
     std::printf("Invalid combination of input arguments: simulated GPUs know no %s.\n%s\n",
-                options.begin()->first.c_str(), kHelp);
+                strange.empty() ? options.begin()->first.c_str() : strange.c_str(), kHelp);
     return kBadInput;
   }
   table(gpus);
