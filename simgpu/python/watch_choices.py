@@ -50,13 +50,23 @@ def _how_good(instructions, offset) -> int:
     return int(instructions[index - 1].opname == "RAISE_VARARGS" and any(map(_is_raised, instructions[:index])))
 
 
+def _jump(instructions):
+    """What goes by a flag that the first instruction asks for: that itself, or the next; None where neither does."""
+    jump = next((one for one in instructions[:2] if one.opname.endswith(("IF_TRUE", "IF_FALSE"))), None)
+    return jump if jump is not None and "JUMP" in jump.opname else None
+
+
+def _instructions(code, at: int) -> list:
+    return [one for one in dis.get_instructions(code) if one.offset >= at and one.opname not in _PASSED_OVER]
+
+
 @functools.lru_cache(maxsize=1024)
 def _goes_on_with(code, at: int) -> bool | None:
     """What keeps the code from raising AssertionError, of a flag that is asked for by the instruction at that offset: one
     that goes by it, or one before that, which makes it a bool. None where it is no assert, or either will do."""
-    instructions = [one for one in dis.get_instructions(code) if one.offset >= at and one.opname not in _PASSED_OVER]
-    jump = next((one for one in instructions[:2] if one.opname.endswith(("IF_TRUE", "IF_FALSE"))), None)
-    if jump is None or "JUMP" not in jump.opname:
+    instructions = _instructions(code, at)
+    jump = _jump(instructions)
+    if jump is None:
         return None
     there, here = _how_good(instructions, jump.argval), _how_good(instructions, jump.offset + 2)
     return None if there == here else (there > here) == jump.opname.endswith("IF_TRUE")
@@ -65,19 +75,15 @@ def _goes_on_with(code, at: int) -> bool | None:
 @functools.lru_cache(maxsize=1024)
 def _raises(code, at: int, flag: bool) -> bool:
     """Whether the code goes straight to a raise with that flag, which the instruction at that offset asks for."""
-    instructions = [one for one in dis.get_instructions(code) if one.opname not in _PASSED_OVER]
-    index = next((i for i, one in enumerate(instructions) if one.offset >= at), len(instructions))
-    jump = next((one for one in instructions[index:index + 2] if one.opname.endswith(("IF_TRUE", "IF_FALSE"))), None)
-    if jump is None or "JUMP" not in jump.opname:
+    jump = _jump(_instructions(code, at))
+    if jump is None:
         return False
     jumps = jump.opname.endswith("IF_TRUE") == flag
-    start = jump.argval if jumps else jump.offset + 2
-    for one in instructions:
-        if one.offset >= start:
-            if one.opname == "RAISE_VARARGS":
-                return True
-            if "JUMP" in one.opname or one.opname.startswith(("RETURN", "FOR_ITER", "YIELD")):
-                return False
+    for one in _instructions(code, jump.argval if jumps else jump.offset + 2):
+        if one.opname == "RAISE_VARARGS":
+            return True
+        if "JUMP" in one.opname or one.opname.startswith(("RETURN", "FOR_ITER", "YIELD")):
+            return False
     return False
 
 
