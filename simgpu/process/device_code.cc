@@ -6,6 +6,7 @@
 #include "simgpu/process/fat_binary.h"
 #include "simgpu/process/kernel_parameters.h"
 #include "simgpu/ptx/error.h"
+#include "simgpu/ptx/only_read.h"
 
 namespace gapless::simgpu {
 namespace {
@@ -17,7 +18,16 @@ bool is_ptx(const void* image) {
   return std::strncmp(text, "//", 2) == 0 || std::strncmp(text, ".version", 8) == 0;
 }
 
+std::string& next_ptx() {
+  static thread_local std::string ptx;
+  return ptx;
+}
+
 }  // namespace
+
+std::string taken_ptx() { return std::exchange(next_ptx(), {}); }
+
+void DeviceCode::made_of(const std::string& ptx) { only_read_ = ptx::only_read(ptx); }
 
 void DeviceCode::read() {
   if (std::exchange(is_read_, true) || image_ == nullptr) return;
@@ -54,6 +64,12 @@ const ParameterSizes& DeviceCode::parameters(const std::string& kernel) {
   return parameters_[kernel];
 }
 
+const std::vector<bool>& DeviceCode::only_read(const std::string& kernel) {
+  const auto [found, is_new] = only_read_.try_emplace(kernel);
+  if (is_new) found->second = only_read_as_named(kernel);
+  return found->second;
+}
+
 const ptx::Kernel* DeviceCode::kernel(const std::string& name) {
   read();
   if (module_ == nullptr) return nullptr;
@@ -69,3 +85,7 @@ const ptx::Variable* DeviceCode::variable(const std::string& name) {
 }
 
 }  // namespace gapless::simgpu
+
+void simgpu_next_module_is_made_of(const char* ptx) {
+  gapless::simgpu::next_ptx() = ptx == nullptr ? "" : ptx;
+}

@@ -136,8 +136,8 @@ std::function<void()> kernel_work(Process& process, DeviceCode& code,
                                   const std::string& mangled_name, const KernelShape& shape,
                                   void** arguments) {
   if (simgpu_operator()->operators != 0) return {};
-  std::function<void()> forgets = forgets_what_it_writes(process.memory, mangled_name,
-                                                         code.parameters(mangled_name), arguments);
+  std::function<void()> forgets = forgets_what_it_writes(
+      process.memory, code.only_read(mangled_name), code.parameters(mangled_name), arguments);
   const ptx::Kernel* const kernel = code.kernel(mangled_name);
   if (kernel == nullptr || arguments == nullptr || too_long().count(kernel) != 0) return forgets;
   if (!kernel->error.empty()) {

@@ -39,7 +39,7 @@ bool points_to_const(std::string_view type) {
 
 }  // namespace
 
-std::vector<bool> only_read(const std::string& mangled_name) {
+std::vector<bool> only_read_as_named(const std::string& mangled_name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> signature(
       ::abi::__cxa_demangle(mangled_name.c_str(), nullptr, nullptr, &status), &std::free);
@@ -51,13 +51,12 @@ std::vector<bool> only_read(const std::string& mangled_name) {
   return found;
 }
 
-std::function<void()> forgets_what_it_writes(DeviceMemory& memory, const std::string& mangled_name,
+std::function<void()> forgets_what_it_writes(DeviceMemory& memory, const std::vector<bool>& reads,
                                              const ParameterSizes& sizes, void** arguments) {
   if (simgpu_operator()->operators != 0) return {};
   if (sizes.empty() || arguments == nullptr) {
     return [&memory] { memory.forget_all(); };
   }
-  const std::vector<bool> reads = only_read(mangled_name);
   std::vector<DeviceAddress> written;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (reads.size() == sizes.size() && reads[i]) continue;

@@ -546,6 +546,7 @@ def _watch():
     _add("own_libraries.py")
     _add("watch_choices.py")
     _add("tune_kernels.py")
+    _add("tell_ptx.py")
     _add("watch_offload.py")
     _add("watch_garbage.py")
     _add("watch_chance.py")

@@ -4,6 +4,7 @@
 // Module, library, function and kernel are each a record of ours; a function's name is kept.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -52,16 +53,20 @@ std::uint64_t place_of(const ptx::Variable& variable) {
   return address;
 }
 
-// `image`: an ELF file, PTX or a fat binary; null where it is not at hand.
-int load(void** module, const void* image) {
+// `image`: an ELF file, PTX or a fat binary; null where it is not at hand. `ptx`: what it was made
+// of, where that is known.
+int load(void** module, const void* image, const std::string& ptx) {
   const Entry entry;
   entry.process.memory.ensure_context(Process::current());
   auto* const made = new Module;
   made->code = std::make_unique<DeviceCode>(image, place_of);
   made->code->read();
+  if (!ptx.empty()) made->code->made_of(ptx);
   *module = made;
   return kSuccess;
 }
+
+int load(void** module, const void* image) { return load(module, image, taken_ptx()); }
 
 int function_of(void** function, void* handle, const char* name) {
   const Entry entry;
@@ -131,7 +136,9 @@ int active_blocks(int* blocks, int block_size) {
 CUDA int cuModuleLoad(void** module, const char* path) {
   std::string image = text_of_file(path);
   image.resize(std::max(image.size(), sizeof(Elf64_Ehdr)) + 1);  // as much is read in any case
-  return load(module, image.data());
+  // Triton leaves a kernel's PTX beside its machine code, in its cache.
+  const std::string ptx = text_of_file(std::filesystem::path(path).replace_extension(".ptx"));
+  return load(module, image.data(), ptx);
 }
 CUDA int cuModuleLoadData(void** module, const void* image) { return load(module, image); }
 CUDA int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
